@@ -1,7 +1,7 @@
-//! Calls to an API that bears a load of eight at a time, over all instances of a service. A search weighs one, a report three, an
-//! export five; each call takes as many permits of one semaphore as it weighs.
+//! Calls to an API that can handle a load of eight at a time, across all instances of a service. A search weighs one, a report
+//! three, an export five; each call takes as many permits of one semaphore as it weighs.
 //!
-//! Read this when something outside of your program bears so much at once and no more. `cargo run --example api_calls` needs no server;
+//! Read this when something outside your program can handle only so much at once. `cargo run --example api_calls` needs no server;
 //! add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use lockkeeper_examples::{Place, Story};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What the API bears.
+/// The load that the API can handle.
 const LIMIT: u32 = 8;
 
 const CALLS: [(&str, u32); 3] = [("search", 1), ("report", 3), ("export", 5)];
@@ -69,7 +69,7 @@ async fn call(load: &Semaphore, api: &Arc<Api>, weight: u32) -> anyhow::Result<(
     answered.await?
 }
 
-/// Somebody else's service: it refuses what it cannot bear.
+/// An external service: it refuses more load than it can handle.
 #[derive(Debug, Default)]
 struct Api(Mutex<Load>);
 
@@ -79,7 +79,7 @@ struct Load {
     most: u32,
 }
 
-/// A call that goes on.
+/// A call under way.
 struct Call {
     api: Arc<Api>,
     weight: u32,

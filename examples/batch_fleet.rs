@@ -1,9 +1,10 @@
-//! A fleet of batch programs, of which two work at a time: five processes of `lockkeeper run --semaphore`, as cron or a shell on five
-//! machines starts them. While they work the limit is raised by `lockkeeper limit`, and the next one begins at once.
+//! A fleet of batch programs, of which two work at a time: five processes of `lockkeeper run --semaphore`, as cron or a shell on
+//! five machines would start them. While they work, `lockkeeper limit` raises the limit, and the next one starts at once.
 //!
-//! Read this when programs of any language must not all work at the same time. Processes meet on a server: `cargo build -p lockkeeper-cli`,
-//! then `cargo run --example batch_fleet -- --url redis://127.0.0.1:6379`. `cargo run --example batch_fleet` alone needs no server; there the
-//! jobs are tasks of this program, which take the same permits by the library.
+//! Read this when programs in any language must not all work at the same time. Processes meet on a server:
+//! `cargo build -p lockkeeper-cli`, then `cargo run --example batch_fleet -- --url redis://127.0.0.1:6379`.
+//! `cargo run --example batch_fleet` alone needs no server; there the jobs are tasks of this program, which take the same permits
+//! with the library.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -22,7 +23,7 @@ use tokio::time::{sleep, timeout};
 
 const JOBS: [&str; 5] = ["ann", "bob", "carl", "dora", "emil"];
 
-/// As example and as namespace.
+/// The name of the example and of its namespace.
 const NAME: &str = "batch_fleet";
 
 #[tokio::main]
@@ -75,7 +76,7 @@ async fn all(place: &Place, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How jobs are started: by the command on this server, or by the library.
+/// How jobs are started: with the command on this server, or with the library.
 struct Fleet {
     batch: Semaphore,
     url: Option<String>,
@@ -88,7 +89,7 @@ enum Job {
 }
 
 impl Fleet {
-    /// Starts a job that says when it begins to work.
+    /// Starts a job that reports when it begins to work.
     fn start(
         &self,
         name: &'static str,
@@ -134,7 +135,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Until so many wait: processes take a moment to start.
+    /// Waits until this many wait: processes take a moment to start.
     async fn waiting(&self, number: u64) -> anyhow::Result<()> {
         while self.batch.state().await?.map(|state| state.waiters) != Some(number) {
             sleep(Duration::from_millis(5)).await;
@@ -160,7 +161,7 @@ impl Job {
     }
 }
 
-/// The command, which cargo puts beside the folder of the examples.
+/// The command; cargo puts it next to the folder of the examples.
 fn lockkeeper(url: &str) -> anyhow::Result<Command> {
     let example = std::env::current_exe()?;
     let folder = example.ancestors().nth(2);

@@ -1,9 +1,9 @@
-//! A program of threads that has no async code of its own: a small runtime keeps its leases, and each thread waits for its locks by
+//! A program of threads without async code of its own: a small runtime renews its leases, and each thread waits for its locks with
 //! `Handle::block_on`.
 //!
-//! Read this when you add a lock to blocking code. The runtime is of several threads, one is enough: a runtime of the current thread
-//! would renew nothing while that works. And never inside async code, where `Handle::block_on` panics, because it would block the
-//! thread that other tasks need; there, work that blocks goes to `spawn_blocking`, and the guard stays outside.
+//! Read this when you add a lock to blocking code. Use a multi-threaded runtime; one worker is enough. A current-thread runtime
+//! would renew nothing while its thread works. Never call `Handle::block_on` inside async code: it panics, because it would block
+//! the thread that other tasks need. There, use `spawn_blocking` for blocking work, and keep the guard outside.
 //! `cargo run --example blocking` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::thread;
@@ -14,11 +14,11 @@ use lockkeeper::{Client, Error, LossReason, Mutex};
 use lockkeeper_examples::{Place, Story};
 use tokio::runtime::{Builder, Handle};
 
-/// So short that a piece of work outlasts it, to show that it is renewed.
+/// So short that a piece of work takes longer, to show that it is renewed.
 const TTL: Duration = Duration::from_millis(600);
 
 fn main() -> anyhow::Result<()> {
-    // The one place where async begins. Dropped, it ends the client's tasks: it outlives every guard.
+    // The only place where async begins. Dropping it ends the client's tasks, so it must outlive every guard.
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -59,7 +59,7 @@ fn main() -> anyhow::Result<()> {
     });
     let mut pages = 0;
     let stopped = loop {
-        // Between two steps. It asks no server, and is as fast as looking at a clock.
+        // Between two steps. It sends no request, and is as fast as reading a clock.
         match guard.ensure_held() {
             Ok(()) if pages < 100 => thread::sleep(TTL / 20),
             held => break held,
@@ -76,7 +76,7 @@ fn main() -> anyhow::Result<()> {
     );
     ensure!(revoked && pages < 100);
     ensure!(runtime.block_on(operator)?? == 1);
-    // Dropping a guard needs no runtime around it: the release goes out in the background.
+    // Dropping a guard needs no runtime: the release runs in the background.
     drop(guard);
     ensure!(runtime.block_on(lock.acquire().into_future()).is_ok());
 
@@ -84,7 +84,7 @@ fn main() -> anyhow::Result<()> {
     runtime.block_on(async {
         let guard = lock.acquire().ttl(TTL).await?;
         let sum = tokio::task::spawn_blocking(|| (0..1_000_000_u64).sum::<u64>());
-        // Should the lease be lost, this returns at once; the thread goes on to its end, for nothing can stop it.
+        // If the lease is lost, this returns at once; the thread runs on to its end, because nothing can stop it.
         let sum = guard.run(sum).await??;
         guard.release().await?;
         story.tell("emil", format!("has added up {sum}"));

@@ -1,8 +1,9 @@
-//! A cache that nobody storms: when a value is missing one request loads it, and all others wait for that one. The value expires
-//! in the middle of the traffic, and again one of them loads it.
+//! A cache without a stampede: when a value is missing, one request loads it and all others wait for that one. The value expires in
+//! the middle of the traffic, and again only one of them loads it.
 //!
-//! `single_flight` does the same by `Once`, in fewer lines. Read this one to see how it works, or when the cache is your own: when a value is dear to compute and many ask for it. The trick is the second look, under the lock: whoever waited
-//! finds what the one before has loaded. `cargo run --example cache_stampede` needs no server; add
+//! Read this when you have your own cache, a value is expensive to compute and many ask for it, or to see how it works;
+//! `single_flight` does the same with `Once`, in fewer lines. The trick is to read the cache again under the lock: a request that
+//! waited finds the value that an earlier one loaded. `cargo run --example cache_stampede` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use tokio::time::sleep;
 
 const KEY: &str = "example:cache_stampede:price";
 const REQUESTS: u32 = 300;
-/// For how long the value lives, ms: until all of a crowd have it, and then so short that it expires in the middle of the traffic.
+/// How long the value lives, ms: first until a whole crowd has read it, then so short that it expires in the middle of the traffic.
 const LONG: &str = "60000";
 const SHORT: &str = "600";
 
-/// What is dear: how often it was asked, and by how many at once.
+/// The expensive part: it counts how often it was asked, and by how many at once.
 #[derive(Default)]
 struct Database {
     asked: AtomicU32,
@@ -85,14 +86,14 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From the cache, or else loaded by one of those who ask.
+/// Reads the price from the cache; if it is missing, one of the callers loads it.
 async fn price(place: Arc<Place>, database: Arc<Database>, lives: &str) -> anyhow::Result<String> {
     if let Some(cached) = place.redis.command(&["GET", KEY]).await? {
         return Ok(cached);
     }
     let lock = Mutex::new(&place.client, "price");
     let guard = lock.acquire().wait_for(Duration::from_secs(10)).await?;
-    // Somebody may have loaded it while this one waited.
+    // Another request may have loaded it while this one waited.
     let value = match place.redis.command(&["GET", KEY]).await? {
         Some(cached) => cached,
         None => {

@@ -1,4 +1,4 @@
-//! Futures that are dropped, in the middle of waiting and in the middle of a request, and what they leave behind: nothing.
+//! Futures that are dropped, in the middle of waiting and in the middle of a request, leave nothing behind.
 //!
 //! Read this when you use `select!`, timeouts or `abort`, which is to say always. `cargo run --example cancellation` needs no
 //! server; add `-- --url redis://127.0.0.1:6379` for one.
@@ -69,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
     place.close().await
 }
 
-/// Waits until so many stand in the queue.
+/// Waits until this many are in the queue.
 async fn until(lock: &FairLock, number: u64) -> anyhow::Result<()> {
     let there = async {
         while lock.queue_len().await? != number {

@@ -1,8 +1,8 @@
-//! Orders whose locks are spread over the slots of a cluster, and two locks that a hash tag keeps together. The program is the
-//! same on one server: only the URL differs.
+//! Orders whose locks are spread over the slots of a cluster, and two locks that a hash tag keeps together. The program is the same
+//! on one server: only the URL differs.
 //!
-//! Read this when one server is too small, or may not be the only one. `cargo run --example cluster` needs no server, and then has
-//! one group of keys; add `-- --url redis-cluster://127.0.0.1:7001` for a cluster, by any of its nodes.
+//! Read this when one server is too small, or must not be a single point of failure. `cargo run --example cluster` needs no server,
+//! and then has one group of keys; add `-- --url redis-cluster://127.0.0.1:7001` for a cluster, with any of its nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 const ORDERS: u32 = 6;
 
-/// How long whoever waits may have to: a cluster may be choosing a new primary just now.
+/// How long a waiter may have to wait: the cluster may be electing a new primary.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::main]
@@ -30,7 +30,7 @@ async fn main() -> anyhow::Result<()> {
     place.close().await
 }
 
-/// Each order has a lock of its own, and each lock a slot.
+/// Each order has its own lock, and each lock a slot.
 async fn spread(place: &Place, story: Story) -> anyhow::Result<()> {
     story.chapter("Two machines work on six orders, each order under its own lock");
     let mut slots = BTreeSet::new();
@@ -67,7 +67,7 @@ async fn spread(place: &Place, story: Story) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What stands in braces decides about the slot: these two are taken by one script, in one round trip.
+/// The text in braces decides the slot: one script takes both of these, in one round trip.
 async fn together(client: &Client, story: Story) -> anyhow::Result<()> {
     story.chapter("The stock and the money of one basket, kept together by a hash tag");
     let members =
@@ -83,7 +83,7 @@ async fn together(client: &Client, story: Story) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names of different slots are taken one after the other, in the same order by everybody.
+/// Names in different slots are taken one after the other, in the same order by every client.
 async fn apart(client: &Client, story: Story) -> anyhow::Result<()> {
     story.chapter("Two accounts in whichever slots they are");
     let transfer = async |from: &str, to: &str| -> anyhow::Result<()> {

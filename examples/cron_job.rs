@@ -1,10 +1,10 @@
-//! A job by a line of crontab inside a service that runs on three machines: every machine wakes at every time that the line names, and
-//! one of them does the work.
+//! A job on a crontab schedule, inside a service that runs on three machines: every machine wakes at every time of the schedule,
+//! and one of them does the work.
 //!
 //! Read this when the schedule is in your program; [scheduled_job](scheduled_job.rs) shows what happens when a machine dies in the
-//! middle. croner says when the next time is, and tokio sleeps until then. A scheduler that calls a closure would not say for which
-//! time it does, and that time is the name by which the machines agree, however their clocks differ. `cargo run --example cron_job`
-//! needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! middle. croner computes the next time, and tokio sleeps until then. A scheduler that calls a closure would not tell it the
+//! scheduled time, and that time is the name on which the machines agree, however much their clocks differ.
+//! `cargo run --example cron_job` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::convert::Infallible;
 use std::str::FromStr as _;
@@ -19,13 +19,13 @@ use lockkeeper_examples::{Place, Story};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Each second, because this is a demonstration. `0 2 * * *` is every night at two.
+/// Every second, because this is a demonstration. `0 2 * * *` is every night at two.
 const LINE: &str = "* * * * * *";
 
-/// How many times the machines wake here.
+/// How many times the machines wake in this program.
 const TIMES: usize = 3;
 
-/// Longer than any two clocks differ, and than a machine may be late.
+/// Longer than any two clocks differ, and longer than a machine may be late.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 #[tokio::main]
@@ -65,12 +65,12 @@ async fn main() -> anyhow::Result<()> {
     place.close().await
 }
 
-/// The work of one time, which is a part of its name.
+/// The work of one scheduled time, which is part of its name.
 fn job(client: &Client, time: DateTime<Utc>) -> Once {
     Once::new(client, &format!("report:{}", time.format("%FT%TZ"))).keep_for(REMEMBERED)
 }
 
-/// What each machine does, here for a few times; how often it was the one that did the work.
+/// What each machine does, here for a few times. Returns how often it did the work.
 async fn serve(
     client: &Client,
     machine: &'static str,
@@ -82,7 +82,7 @@ async fn serve(
     let cron = Cron::from_str(LINE)?;
     let mut ran = 0;
     for time in cron.iter_after(start).take(TIMES) {
-        // Already past if the work before took longer: then the job is late, and not left out.
+        // Already past if the previous work took longer: then the job is late, but not skipped.
         let until = (time + late).signed_duration_since(Utc::now());
         sleep(until.to_std().unwrap_or_default()).await;
         let report = job(client, time);

@@ -1,9 +1,8 @@
-//! First come, first served: workers line up for one printer and print in the order of asking. One of them walks away, and
+//! First come, first served: workers queue for one printer and print in the order in which they asked. One of them walks away, and
 //! nobody waits for it.
 //!
-//! Read this when it matters who is next. Of those who wait for a `Mutex` chance decides; a `FairLock` keeps a queue on the
-//! server, for all processes. `cargo run --example fair_queue` needs no server; `-- --url redis://127.0.0.1:6379` runs the
-//! very same program on one.
+//! Read this when the order matters. Chance decides between the waiters of a `Mutex`; a `FairLock` keeps a queue on the server, for
+//! all processes. `cargo run --example fair_queue` needs no server; `-- --url redis://127.0.0.1:6379` runs the same program on one.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ const WORKERS: [&str; 5] = ["ann", "bob", "carl", "dora", "emil"];
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let Arguments { url } = Arguments::parse();
-    // A namespace of its own keeps the program away from whatever else lives on a shared server.
+    // A separate namespace keeps the program away from everything else on a shared server.
     let settings = Client::builder().namespace("fair_queue");
     let client = lockkeeper::connect_with(&url, settings)
         .await
@@ -33,7 +32,7 @@ async fn main() -> anyhow::Result<()> {
     let busy = printer.acquire().await?;
     let mut queue = Vec::new();
     for name in WORKERS {
-        // An owner of its own is what a worker is known by while it waits.
+        // Its own owner identifies each worker while it waits.
         let owner = client.new_owner();
         let job = print_ticket(printer.clone(), owner, name, tray.clone(), story);
         queue.push((name, owner, tokio::spawn(job)));
@@ -101,7 +100,7 @@ async fn print_ticket(
     Ok(())
 }
 
-/// The place of a worker that has just asked: a moment passes before the server knows.
+/// The place in the queue of a worker that has just asked: it takes a moment until the server knows.
 async fn place_of(printer: &FairLock, owner: &Owner) -> anyhow::Result<u64> {
     let place = async {
         loop {
@@ -116,7 +115,7 @@ async fn place_of(printer: &FairLock, owner: &Owner) -> anyhow::Result<u64> {
         .context("nobody joined the queue")?
 }
 
-/// Drops the wait of a worker. It leaves in the background, which takes a moment too.
+/// Drops the wait of a worker. The withdrawal runs in the background, which takes a moment too.
 async fn walk_away(printer: &FairLock, job: JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
     let before = printer.queue_len().await?;
     job.abort();

@@ -1,4 +1,4 @@
-//! An old holder wakes up, and its write is refused: what the lock protects has seen a larger fencing token.
+//! An old holder wakes up, and its write is refused: the data that the lock protects has seen a larger fencing token.
 //!
 //! Read this when a second writer would cost money. No lock that expires can keep a paused process from writing late; a storage
 //! that compares two numbers can. Here it is Redis and a script of three lines; `sql_fencing` does the same in SQL.
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 const LEDGER: &str = "example:fenced_writes:ledger";
 
-/// Writes unless a later holder has written. The token and what it guards change in one step.
+/// Writes unless a later holder has written. The token and the data that it guards change in one step.
 const WRITE: &str = "
     local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
     if tonumber(ARGV[1]) < seen then return 'refused' end
@@ -33,7 +33,7 @@ async fn main() -> anyhow::Result<()> {
     let old = ann.fencing_token();
     ann.ensure_held()?;
     story.tell("ann", format!("checks: she holds, with token {old}"));
-    // A collection of garbage, a converted page, a moved virtual machine: nobody asks the program.
+    // A garbage collection, a swapped-out page, a moved virtual machine: the program has no say.
     sleep(ttl).await;
 
     story.chapter("Her lease has ended, and Bob writes");

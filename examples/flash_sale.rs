@@ -1,9 +1,9 @@
-//! Many buyers, few items, one each: once under a lock, once as a single atomic script. Nothing is sold twice over either way.
-//! The figures say what a lock costs where a script would do.
+//! Many buyers, few items, one each: once with a lock, once as a single atomic script. Neither way sells an item twice. The figures
+//! show what a lock costs where a script would do.
 //!
-//! **When to prefer which.** If all that must happen together lies in Redis and is a few commands, write the script: one round
-//! trip for each buyer, and no lease that could end. If anything else is part of it, a payment, a database, a file, no script
-//! reaches it: take the lock, and hold it for that only. `cargo run --release --example flash_sale` needs no server; add
+//! **When to prefer which.** If everything that must happen together is in Redis and is a few commands, write the script: one round
+//! trip for each buyer, and no lease that could end. If anything else is part of it, such as a payment, a database or a file, no
+//! script reaches it: take the lock, and hold it only for that. `cargo run --release --example flash_sale` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const ITEMS: i64 = 50;
 const STOCK: &str = "example:{flash_sale}:stock";
 const BOUGHT: &str = "example:{flash_sale}:bought";
 
-/// Everything at once, and nothing in between: has this buyer bought, is there anything left, sold.
+/// All in one step: has this buyer bought, is there anything left, sold.
 const BUY: &str = "
     if redis.call('HGET', ARGV[1], ARGV[2]) then return 'again' end
     local stock = tonumber(redis.call('GET', KEYS[1]))
@@ -60,7 +60,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks and then writes, by four commands: only under a lock.
+/// Reads and then writes, with four commands: safe only under a lock.
 async fn buy_step_by_step(redis: &Redis, buyer: &str) -> anyhow::Result<bool> {
     if redis.command(&["HGET", BOUGHT, buyer]).await?.is_some() {
         return Ok(false);
@@ -75,7 +75,7 @@ async fn buy_step_by_step(redis: &Redis, buyer: &str) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Lets everybody buy, checks what was sold, and says how many were served in a second.
+/// Runs the sale for all buyers, checks what was sold, and returns how many were served per second.
 async fn sale<F, W>(place: &Arc<Place>, story: Story, way: &str, buy: F) -> anyhow::Result<f64>
 where
     F: Fn(Arc<Place>, String) -> W,

@@ -1,7 +1,8 @@
-//! A payment whose request may arrive twice: the visitor's `Idempotency-Key` is the name, and the body is the fingerprint. The second request gets
-//! the answer of the first one, also when it arrives while that is being worked on; the same key with another body is refused.
+//! A payment whose request may arrive twice: the visitor's `Idempotency-Key` is the name, and the body is the fingerprint. The
+//! second request gets the first one's answer, even if it arrives while the first one is still running. The same key with another
+//! body is refused.
 //!
-//! Read this when you write handlers for requests that clients repeat. `cargo run --example idempotency_key` needs no server; add
+//! Read this when you write handlers for requests that are repeated. `cargo run --example idempotency_key` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::io;
@@ -29,8 +30,8 @@ struct Service {
     charges: Arc<AtomicU32>,
 }
 
-/// `POST /payments`. If the visitor goes away the future is dropped: a charge that is under way is given up, and the visitor's next request begins again.
-/// A service that must not give up half way spawns the work.
+/// `POST /payments`. If the visitor disconnects, the future is dropped: a charge under way is abandoned, and the visitor's next
+/// request starts again. A service that must not stop halfway spawns the work.
 async fn pay(
     State(service): State<Service>,
     headers: HeaderMap,
@@ -45,14 +46,14 @@ async fn pay(
             "an Idempotency-Key, please".to_owned(),
         );
     };
-    // In hex, because a name may not have every character that a visitor can send.
+    // In hex, because a name may not contain every character that a visitor can send.
     let key: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
     let payment = Once::new(&service.client, &format!("payment:{key}"))
         .fingerprint(&body)
         .keep_for(Duration::from_secs(24 * 60 * 60))
         .wait_for(Duration::from_secs(5));
     let charged = payment.get_or_run(async |_| {
-        // The bank is told the key, too: it charges once even if this process dies before it can store the result.
+        // The bank gets the key too: it charges once even if this process dies before it can store the result.
         service.charge(&body, &key).await
     });
     match charged.await {
@@ -88,7 +89,7 @@ async fn pay(
 }
 
 impl Service {
-    /// The bank: slow, and told the key.
+    /// The bank: slow, and it gets the key.
     async fn charge(&self, body: &[u8], _key: &str) -> io::Result<Vec<u8>> {
         sleep(Duration::from_millis(100)).await;
         let receipt = self.charges.fetch_add(1, Ordering::SeqCst) + 1;
@@ -109,7 +110,7 @@ async fn main() -> anyhow::Result<()> {
         .route("/payments", post(pay))
         .with_state(service.clone());
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    // A key of this run, as a visitor makes one for each payment.
+    // A key for this run; a visitor makes one for each payment.
     let key = place.client.new_owner().to_string();
     let story = Story::new();
 
@@ -142,7 +143,7 @@ async fn main() -> anyhow::Result<()> {
     place.close().await
 }
 
-/// What the service answers to a visitor: the status and the body.
+/// Sends a request as a visitor does; returns the status and the body.
 async fn request(address: &str, key: &str, body: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let length = body.len();

@@ -1,8 +1,9 @@
-//! A large import in six parts, which three machines share. One of them dies behind a part, which another does again: the part counts once. The report
-//! begins when all parts are in, wherever it waits; and when an import stops half way, whoever waits for it is told.
+//! A large import in six parts, which three machines share. One machine dies after a part, and another machine does that part
+//! again: it counts once. The report starts when all parts are in, wherever it waits. If an import stops halfway, the waiters get
+//! an error.
 //!
-//! Read this when something must wait until several things have happened in other processes. `cargo run --example import_in_parts` needs no
-//! server; add `-- --url redis://127.0.0.1:6379` for one.
+//! Read this when something must wait until several things have happened in other processes. `cargo run --example import_in_parts`
+//! needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +18,7 @@ use tokio::time::sleep;
 const PARTS: u32 = 6;
 const MACHINES: usize = 3;
 
-/// The parts that nobody has taken.
+/// The parts that no machine has taken.
 #[derive(Clone)]
 struct Queue(Arc<Mutex<VecDeque<u32>>>);
 
@@ -39,11 +40,12 @@ impl Queue {
     }
 }
 
-/// Takes parts until there are none. A machine that `dies` does so behind its first part, before it hears that this has counted.
+/// Takes parts until there are none. A machine that `dies` does so after its first part, before it learns that the part has
+/// counted.
 async fn work(latch: Latch, queue: Queue, dies: bool) -> lockkeeper::Result<()> {
     while let Some(part) = queue.take() {
         sleep(Duration::from_millis(20)).await;
-        // Whatever is done behind this line may be done again, so it counts by the part's own name.
+        // Work done before this line may be repeated, so it counts under the part's own name.
         latch.count_down(&format!("part:{part}")).await?;
         if dies {
             queue.give_back(part);
@@ -53,7 +55,7 @@ async fn work(latch: Latch, queue: Queue, dies: bool) -> lockkeeper::Result<()> 
     Ok(())
 }
 
-/// Each import has a name of its own, or parts of the last one would count for the next.
+/// Each import has its own name, or parts of the last one would count for the next.
 fn import(client: &Client, number: &str) -> Latch {
     Latch::new(client, &format!("import:{number}")).ttl(Duration::from_secs(3))
 }
@@ -66,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
         machines.push(place.another().await?);
     }
     let story = Story::new();
-    // Unlike any other, as the date of a nightly import is.
+    // Unique, as the date of a nightly import is.
     let number = place.client.new_owner().to_string();
 
     story.chapter("Six parts, three machines, and a report that waits");

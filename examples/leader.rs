@@ -1,9 +1,9 @@
-//! A scheduler with standbys: three candidates, one of whom leads. An operator asks the leader to go, the next one hands over to a
-//! candidate of its choice, a third one dies, and somebody who observes sees all of them in order. Never do two lead at once.
+//! A scheduler with standbys: of three candidates, one leads. An operator asks the leader to resign, the next one hands over to a
+//! chosen candidate, a third one dies, and an observer sees all of them in order. There are never two leaders at once.
 //!
-//! Read this when one process of many should do what all of them could, and others must know which. `Election::run` is what makes a leader
-//! step down: its work is dropped when the leadership is lost, before another one leads. `cargo run --example leader` needs no server; add
-//! `-- --url redis://127.0.0.1:6379` for one.
+//! Read this when one of many processes should do what all of them could, and others must know which one does. `Election::run`
+//! makes a leader step down: it drops the work when the leadership is lost, before another candidate leads.
+//! `cargo run --example leader` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use lockkeeper_examples::{Place, Story};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What the schedulers do, and a witness of how many do it at once.
+/// The work of the schedulers; it counts how many do it at once.
 #[derive(Default)]
 struct Jobs {
     leading: AtomicU32,
     newest: AtomicU64,
 }
 
-/// Counted for as long as it lives.
+/// Counts as leading while it lives.
 struct Leading(Arc<Jobs>);
 
 impl Leading {
@@ -86,7 +86,7 @@ async fn main() -> anyhow::Result<()> {
     ensure!(matches!(done, HandOver::Done(_)), "it has gone");
     next(&mut leaders, &story).await?;
 
-    // Whoever leads is stopped, and resigns; closing waits until the server knows.
+    // The leader is stopped, and resigns; closing waits until the server knows.
     hosts.shutdown().await;
     for client in clients {
         let report = client.close().await;
@@ -95,12 +95,12 @@ async fn main() -> anyhow::Result<()> {
     place.close().await
 }
 
-/// Who leads next, as an observer sees it.
+/// The next leader that an observer sees.
 async fn next(leaders: &mut Leaders, story: &Story) -> anyhow::Result<String> {
     let known = async {
         loop {
             let leader = leaders.next().await.context("the stream ended")??;
-            // For a moment nobody leads, or somebody of whom nothing is known yet.
+            // For a moment there is no leader, or one of which nothing is known yet.
             if let Some(leader) = leader.filter(|leader| leader.since.is_some()) {
                 return anyhow::Ok(leader);
             }
@@ -114,7 +114,7 @@ async fn next(leaders: &mut Leaders, story: &Story) -> anyhow::Result<String> {
     Ok(leader.value)
 }
 
-/// One host: stands by, leads, steps down, and stands by again.
+/// One host: it stands by, leads, steps down, and stands by again.
 async fn host(
     client: Client,
     jobs: Arc<Jobs>,
@@ -130,7 +130,7 @@ async fn host(
         );
         async move {
             match leading {
-                // A real one does its work here, and passes the token on to whatever it changes.
+                // A real host does its work here, and passes the token on to whatever it changes.
                 Ok(_leading) => std::future::pending().await,
                 Err(error) => ControlFlow::Break(error),
             }

@@ -1,8 +1,8 @@
 //! Five ways to lose a lease, and five ways to notice: work that is stopped, a branch of `select!`, a check before the step that
 //! matters, a question to the server, and a watcher that outlives the guard.
 //!
-//! Read this when you ask what your program should do when it no longer holds. `cargo run --example lost_lease` needs no server;
-//! add `-- --url redis://127.0.0.1:6379` for one.
+//! Read this when you wonder what your program should do when it no longer holds the lock. `cargo run --example lost_lease` needs
+//! no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn all(place: &Place, story: Story) -> anyhow::Result<()> {
     story.chapter("Somebody deleted the key: a question to the server");
     let guard = lock.acquire().wait_for(Duration::from_secs(5)).await?;
     place.redis.command(&["DEL", "lost_lease:job"]).await?;
-    // Without the question the next renewal would tell, a third of the ttl later at most.
+    // Without this question the next renewal would notice, at most a third of the ttl later.
     match guard.verify().await {
         Err(Error::Lost { reason, .. }) => {
             story.tell("verify", format!("says lost: {reason}"));

@@ -1,4 +1,4 @@
-//! What locks do, as Prometheus reads it: a service whose metrics stand at `/metrics`, and a dashboard for it in
+//! Metrics of locks for Prometheus: a service that serves its metrics at `/metrics`, and a dashboard for it in
 //! `grafana/dashboard.json`.
 //!
 //! Read this when you put a service with locks into operation. `cargo run --example metrics` needs no server; add
@@ -20,16 +20,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 
-/// Where the exporter's histograms of times are cut: from a round trip to the longest lease, in seconds. Without any it exports
-/// quantiles of each process, which cannot be added up.
+/// The buckets of the exporter's histograms of times: from a round trip to the longest lease, in seconds. Without buckets it
+/// exports quantiles of each process, which cannot be added up.
 const SECONDS: [f64; 13] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
-/// A script keeps up to a hundred claims.
+/// One script serves up to a hundred claims.
 const CLAIMS: [f64; 5] = [1.0, 3.0, 10.0, 30.0, 100.0];
 
-/// Makes the exporter the one of this process. It comes first: what is counted before it nobody sees.
+/// Makes the exporter the one of this process. It must come first: what is counted before it is lost.
 fn exporter() -> anyhow::Result<PrometheusHandle> {
     let exporter = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
@@ -37,7 +37,7 @@ fn exporter() -> anyhow::Result<PrometheusHandle> {
         .install_recorder()?;
     let upkeep = exporter.clone();
     tokio::spawn(async move {
-        // It would keep every value until somebody asks.
+        // Without this it keeps every value until somebody asks.
         let mut ticks = interval(Duration::from_secs(5));
         loop {
             ticks.tick().await;
@@ -47,7 +47,7 @@ fn exporter() -> anyhow::Result<PrometheusHandle> {
     Ok(exporter)
 }
 
-/// Few labels for many names: of `order:7` it is `order`.
+/// Few labels for many names: for `order:7` it is `order`.
 fn first_word(name: &str) -> String {
     name.split(':').next().unwrap_or_default().to_owned()
 }
@@ -137,7 +137,7 @@ async fn story(client: &Client, address: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the lines that say one of these, but for those of histograms.
+/// Prints the lines that contain one of these, except those of histograms.
 fn tell(story: Story, page: &str, shown: &[&str]) {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     for line in lines.filter(|line| !line.contains("_seconds")) {
@@ -147,7 +147,7 @@ fn tell(story: Story, page: &str, shown: &[&str]) {
     }
 }
 
-/// The page, as soon as it has this line.
+/// Returns the page, as soon as it has this line.
 async fn page_with(address: &str, line: &str) -> anyhow::Result<String> {
     loop {
         let page = page(address).await?;
@@ -158,7 +158,7 @@ async fn page_with(address: &str, line: &str) -> anyhow::Result<String> {
     }
 }
 
-/// What Prometheus gets.
+/// What Prometheus receives.
 async fn page(address: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let head = "GET /metrics HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n";

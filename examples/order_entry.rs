@@ -1,8 +1,8 @@
-//! A button that is pressed twice: one lock for each order keeps the second request out while the first one charges the card.
-//! Other orders do not notice.
+//! A button that is pressed twice: one lock for each order keeps the second request out while the first one charges the card. Other
+//! orders do not notice.
 //!
-//! Read this when the same request may come twice at the same time. The lock is not what makes the charge happen once: the note
-//! in the database is, and the lock lets only one request look at it and write it. `cargo run --example order_entry` needs no
+//! Read this when the same request may come twice at the same time. The lock does not make the charge happen once: the note in the
+//! database does, and the lock lets only one request at a time read and write it. `cargo run --example order_entry` needs no
 //! server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ async fn pay(client: Client, orders: Orders, order: u32) -> anyhow::Result<&'sta
     Ok(answer)
 }
 
-/// Looks, thinks, and writes: two at once would both see an order that was not charged.
+/// Reads, waits, and writes: two at once would both see an order that was not charged.
 async fn charge_once(orders: &Orders, order: u32) -> &'static str {
     let before = orders.charges(order);
     if before > 0 {

@@ -1,8 +1,8 @@
-//! Ten in stock, and two orders at the same moment, of five and of eight. Without a lock both are taken and the stock is below
-//! zero; under a lock one is refused.
+//! Ten in stock, and two orders at the same moment, of five and of eight. Without a lock both are accepted and the stock goes below
+//! zero; with a lock one is refused.
 //!
-//! Read this to see what a lock is for. The stock is in Redis and is taken from by an atomic command, which does not help: what
-//! was seen before it is old by then. `cargo run --example oversell` needs no server; add `-- --url redis://127.0.0.1:6379` for
+//! Read this to see what a lock is for. The stock is in Redis and is reduced by an atomic command, which does not help: what was
+//! read before it is out of date by then. `cargo run --example oversell` needs no server; add `-- --url redis://127.0.0.1:6379` for
 //! one.
 
 use anyhow::ensure;
@@ -23,7 +23,7 @@ async fn main() -> anyhow::Result<()> {
     story.chapter("Ten in stock, orders of five and of eight, and no lock");
     let stock = fill(&place.redis).await?;
     story.tell("stock", format!("{stock}"));
-    // Both look before either takes. In earnest it happens once in a thousand times, on the busiest day.
+    // Both read before either takes. In production this happens once in a thousand times, on the busiest day.
     let looked = Barrier::new(2);
     let order = async |who: &str, number: i64| {
         let seen = place.redis.number(&["GET", STOCK]).await?;

@@ -1,8 +1,7 @@
-//! Five minutes with Lockkeeper: workers take turns, somebody gives up waiting, a holder loses its lease and knows it,
-//! and everything shuts down cleanly.
+//! Five minutes with Lockkeeper: workers take turns, one gives up waiting, a holder loses its lease and knows it, and everything
+//! shuts down cleanly.
 //!
-//! Start here. `cargo run --example quickstart` needs no server; `-- --url redis://127.0.0.1:6379` runs the very same
-//! program on one.
+//! Start here. `cargo run --example quickstart` needs no server; `-- --url redis://127.0.0.1:6379` runs the same program on one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +19,7 @@ const SALES_EACH: u32 = 2;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let Arguments { url } = Arguments::parse();
-    // A namespace of its own keeps the program away from whatever else lives on a shared server.
+    // A separate namespace keeps the program away from everything else on a shared server.
     let settings = Client::builder().namespace("quickstart");
     let client = lockkeeper::connect_with(&url, settings)
         .await
@@ -50,7 +49,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A till that two at once would break: it is read, and written a moment later.
+/// A till that breaks if two use it at once: it is read, and written a moment later.
 #[derive(Default)]
 struct Till {
     sales: AtomicU32,
@@ -113,7 +112,7 @@ async fn somebody_gives_up(client: &Client, story: Story) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What the lock protects. It refuses whoever comes with an older token than it has seen.
+/// What the lock protects. It refuses a token older than the newest one it has seen.
 #[derive(Default)]
 struct Ledger {
     newest: u64,

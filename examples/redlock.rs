@@ -1,9 +1,8 @@
-//! A job that must not run twice, guarded by five servers, two of which are down: it runs all the same. With three of them down
-//! nobody runs it, and the error says which.
+//! A job that must not run twice, guarded by five servers, two of which are down: it runs all the same. With three of them down it
+//! does not run, and the error says which servers are missing.
 //!
-//! Read this when no single server may be a point of failure and there is no consensus store in the house.
-//! `cargo run --example redlock` needs no server; with five times `--url redis://HOST:PORT` the very same job runs on those,
-//! and you take some of them down yourself.
+//! Read this when no single server may be a point of failure and you have no consensus store. `cargo run --example redlock` needs
+//! no server; with five times `--url redis://HOST:PORT` the same job runs on those, and you can stop some of them yourself.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ struct Arguments {
     url: Vec<String>,
 }
 
-/// Where nobody listens: a server that is down.
+/// An address where no server listens.
 const DOWN: &str = "redis://127.0.0.1:1";
 
 #[tokio::main]
@@ -42,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A client for each server, also for those that are down now: they take part when they are back.
+/// Makes a client for each server, even for those that are down now: they take part when they are back.
 async fn connect<S: AsRef<str>>(urls: &[S]) -> anyhow::Result<Vec<Client>> {
     let mut clients = Vec::new();
     for url in urls {
@@ -59,7 +58,7 @@ async fn nightly_job(clients: &[Client]) -> anyhow::Result<()> {
     let guard = lock.acquire().wait_for(wait).await?;
     let (servers, all) = (guard.valid_parts(), clients.len());
     println!("  held by {servers} of {all} servers");
-    // Another machine that asks meanwhile does not get it.
+    // Another machine that tries meanwhile does not get it.
     anyhow::ensure!(lock.try_acquire().await?.is_none());
     // Stops if the lease is lost. The archive refuses a token that is smaller than one it has seen.
     let token = guard.fencing_token().get();

@@ -1,9 +1,9 @@
-//! A method that locks calls another method that takes the same lock. Under a mutex it waits for itself; under a re-entrant lock
+//! A method that locks calls another method that takes the same lock. With a mutex it would wait for itself; with a re-entrant lock
 //! its owner gets in again.
 //!
-//! Read this when locked code calls locked code and neither should know of the other. Who holds is a value, an `Owner`, that is
-//! handed on like any argument. `cargo run --example reentrant_call` needs no server; add `-- --url redis://127.0.0.1:6379` for
-//! one.
+//! Read this when locked code calls locked code and neither should know about the other. The holder is identified by a value, an
+//! `Owner`, which you pass on like any argument. `cargo run --example reentrant_call` needs no server; add
+//! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Mutex as StdMutex;
 use std::sync::PoisonError;
@@ -20,7 +20,7 @@ struct Account {
 }
 
 impl Account {
-    /// Locks, and pays in.
+    /// Locks, and pays money in.
     async fn deposit(&self, owner: &Owner, amount: i64) -> anyhow::Result<Released> {
         let guard = self.lock.acquire().owner(owner).await?;
         *self.balance.lock().unwrap_or_else(PoisonError::into_inner) += amount;
@@ -32,7 +32,7 @@ impl Account {
         let guard = self.lock.acquire().owner(owner).await?;
         let undone = self.deposit(owner, -wrong).await?;
         ensure!(undone == Released::StillHeld(1), "the lock was let go");
-        // Somebody else does not get in between the two.
+        // Another owner cannot get in between the two.
         let other = "00000000-0000-4000-8000-000000000000:1".parse()?;
         ensure!(self.lock.try_acquire().owner(&other).await?.is_none());
         self.deposit(owner, right).await?;

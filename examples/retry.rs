@@ -1,9 +1,9 @@
-//! Work that is tried again when the lock was busy or the server out of reach, and not when that would do harm: backon says how
-//! often and how long after, `Error::is_transient` says whether.
+//! Work that is retried when the lock was busy or the server out of reach, but not when that would do harm: backon decides how
+//! often and after how long, `Error::is_transient` decides whether.
 //!
-//! Read this when a job should survive a bad minute. What is repeated is the whole: the acquisition and the work under it. An
-//! acquisition alone need not be: it waits and asks again by itself for as long as `wait_for` says. `cargo run --example retry`
-//! needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! Read this when a job should survive a bad minute. The whole is retried: the acquisition and the work under it. You need not
+//! retry an acquisition alone: it waits and asks again by itself for as long as `wait_for` says. `cargo run --example retry` needs
+//! no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use lockkeeper::{Client, Error, LossReason, Mutex};
 use lockkeeper_examples::{Place, Story};
 use tokio::time::sleep;
 
-/// From 100 ms on, doubled each time, with jitter, so that machines which failed together do not come back together.
+/// Starts at 100 ms and doubles each time, with jitter, so that machines that failed together do not come back together.
 fn pauses() -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(100))
@@ -25,7 +25,7 @@ fn pauses() -> ExponentialBuilder {
         .with_jitter()
 }
 
-/// One try: hold the lock, work, let go.
+/// One try: acquire the lock, work, release it.
 async fn import(client: &Client, took: Duration) -> lockkeeper::Result<()> {
     let lock = Mutex::new(client, "import");
     let guard = lock.acquire().wait_for(Duration::from_millis(50)).await?;
@@ -34,8 +34,8 @@ async fn import(client: &Client, took: Duration) -> lockkeeper::Result<()> {
     Ok(())
 }
 
-/// As often as it may help. A lease that was lost is none of these cases: the work has been stopped in the middle, and only who
-/// knows the work can say whether it may begin again.
+/// Retries while that may help. A lost lease is not such a case: the work was stopped in the middle, and only its author knows
+/// whether it may start again.
 async fn import_at_last(client: &Client, took: Duration, story: Story) -> (u32, Result<(), Error>) {
     let tries = AtomicU32::new(0);
     let attempt = || {

@@ -1,8 +1,8 @@
-//! Many who read and one who writes: a table of prices that shops read together, and that one job loads anew. The shops
-//! never see half a table, and the job never waits for ever.
+//! Many readers and one writer: a table of prices that shops read together, and that one job reloads. The shops never see half a
+//! table, and the job never waits forever.
 //!
-//! Read this when most holders only look. `cargo run --example rwlock_cache` needs no server; `-- --url
-//! redis://127.0.0.1:6379` runs the very same program on one.
+//! Read this when most holders only read. `cargo run --example rwlock_cache` needs no server; `-- --url redis://127.0.0.1:6379`
+//! runs the same program on one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// What the lock protects, as a database would keep it: it refuses whoever comes with a smaller token than it has seen.
+/// What the lock protects, as a database would store it: it refuses a smaller token than it has seen.
 #[derive(Clone, Default)]
 struct Table(Arc<Mutex<Content>>);
 
@@ -28,7 +28,7 @@ struct Content {
 }
 
 impl Table {
-    /// Two looks, the second when the doors are open, so that a table which changes under a reader would be noticed.
+    /// Reads twice, the second time when the doors are open, so that a table which changes under a reader would be noticed.
     async fn read(&self, token: FencingToken, doors: &mut Doors) -> Result<u32> {
         let before = self.look(token)?;
         doors.wait_for(|open| *open).await?;
@@ -43,7 +43,7 @@ impl Table {
         self.with(token, |content| content.edition)
     }
 
-    /// One price after the other: for a while the table is of two editions.
+    /// Writes one price after the other: for a while the table is a mix of two editions.
     async fn load(&self, token: FencingToken) -> Result<u32> {
         for fruit in ["apples", "pears", "plums"] {
             sleep(Duration::from_millis(20)).await;
@@ -69,13 +69,13 @@ impl Table {
     }
 }
 
-/// Whether those who read may go.
+/// Whether the readers may leave.
 type Doors = watch::Receiver<bool>;
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let Arguments { url } = Arguments::parse();
-    // A namespace of its own keeps the program away from whatever else lives on a shared server.
+    // A separate namespace keeps the program away from everything else on a shared server.
     let settings = Client::builder().namespace("rwlock_cache");
     let client = lockkeeper::connect_with(&url, settings)
         .await
@@ -162,7 +162,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits until so many stand in the queue.
+/// Waits until this many are in the queue.
 async fn queued(lock: &RwLock, number: u64) -> Result<()> {
     let all = async {
         while lock.queue_len().await? < number {
@@ -175,7 +175,7 @@ async fn queued(lock: &RwLock, number: u64) -> Result<()> {
         .context("nobody joined the queue")?
 }
 
-/// A shop reads the table; which edition it was.
+/// A shop reads the table; returns the edition that it read.
 async fn visit(
     guard: ReadGuard,
     table: Table,
@@ -190,7 +190,7 @@ async fn visit(
     Ok(edition)
 }
 
-/// Loads the table anew; its token, which is old by the time that the shops have read again.
+/// Reloads the table. Returns its token, which is old by the time the shops have read again.
 async fn reload(lock: RwLock, table: Table, story: Story) -> Result<FencingToken> {
     let guard = lock.write().wait_for(Duration::from_secs(10)).await?;
     let token = guard.fencing_token();

@@ -1,8 +1,8 @@
-//! A job of the night on three machines: one of them does it, and when that dies in the middle another one does it instead. Whoever wakes
-//! late, because its clock is behind, finds it done.
+//! A nightly job on three machines: one of them does it, and if that one dies in the middle, another one does it instead. A machine
+//! that wakes late, because its clock is behind, finds the job done.
 //!
-//! Read this when cron starts the same thing on many machines. From a shell, `lockkeeper run --once-per 1d --lock report -- …` does the
-//! same. `cargo run --example scheduled_job` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! Read this when cron starts the same job on many machines. From a shell, `lockkeeper run --once-per 1d --lock report -- …` does
+//! the same. `cargo run --example scheduled_job` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// How soon another machine takes over: half a minute in earnest.
+/// How soon another machine takes over: half a minute in production.
 const TTL: Duration = Duration::from_millis(1500);
 
-/// The report of a night, as any machine makes it. A night is a name of its own, so that each is done once.
+/// The report of one night, from any machine. Each night has its own name, so that its report is made once.
 fn report(client: &Client, night: &str) -> Once {
     Once::new(client, &format!("report:{night}")).ttl(TTL)
 }
@@ -92,7 +92,7 @@ async fn wake(
     Ok(outcome)
 }
 
-/// A machine that loses its power half way: from then on nothing of it runs, so it releases nothing and renews nothing.
+/// A machine that loses power halfway: it stops completely, so it releases nothing and renews nothing.
 fn die_in_the_middle(
     place: &Place,
     begun: oneshot::Sender<()>,

@@ -1,5 +1,5 @@
-//! A service that is asked to end: no new work, the work under way is finished and its locks are released, then the client is
-//! closed and says what is left. One worker has hung; its lease is lost for it, and ends by itself on the server.
+//! A service that is asked to stop: it starts no new work, finishes the work under way, releases its locks, then closes the client,
+//! which reports what is left. One worker hangs; it loses its lease, which expires on the server.
 //!
 //! Read this before you write `main`. `cargo run --example shutdown` needs no server; add `-- --url redis://127.0.0.1:6379` for
 //! one.
@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     };
-    // A bound for those that do not end. What is dropped then is released as well, in the background.
+    // A limit for workers that do not stop. A guard that is dropped then is released too, in the background.
     timeout(Duration::from_secs(5), all).await??;
 
     story.chapter("Close the client, last of all");
@@ -67,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
     let taken = Mutex::new(&next, "desk:carl").try_acquire().await?;
     ensure!(taken.is_none(), "nobody knows whether carl has stopped");
     story.tell("next", "desk:carl is taken until its ttl is over");
-    // An operator who knows that carl is dead need not wait.
+    // An operator who knows that carl is dead does not have to wait.
     for holder in next.inspect("desk:carl").await?.holders {
         next.force_release("desk:carl", &holder.claim).await?;
     }
@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One piece of work after the other, each under the lock, until it is told to stop.
+/// Does one piece of work after the other, each under the lock, until it is told to stop.
 async fn work(
     client: Client,
     name: &'static str,

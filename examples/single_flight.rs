@@ -1,9 +1,9 @@
-//! One request computes a value, on whichever machine it arrives, and everybody who asks meanwhile receives that value. A computation that
-//! fails is not tried again by everybody who waits.
+//! One request computes a value, on any machine, and all requests that arrive meanwhile receive that value. If the computation
+//! fails, the waiting requests do not all repeat it.
 //!
-//! Read this when a value is dear to compute and many machines ask for it. It is the story of `cache_stampede` without a cache of your own: the
-//! result is stored by whoever computed it, or not at all. `cargo run --example single_flight` needs no server; add
-//! `-- --url redis://127.0.0.1:6379` for one.
+//! Read this when a value is expensive to compute and many machines ask for it. It is the story of `cache_stampede` without a cache
+//! of your own: the request that computed the result stores it, or nobody does. `cargo run --example single_flight` needs no
+//! server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 const MACHINES: usize = 4;
 const REQUESTS: usize = 200;
 
-/// What is dear: how often it was asked.
+/// The expensive part: it counts how often it was asked.
 #[derive(Default)]
 struct Database {
     asked: AtomicU32,

@@ -1,8 +1,8 @@
-//! The ten lines that let a task remember who it is, so that nested calls need not hand an `Owner` on.
+//! Ten lines that let a task remember its owner, so that nested calls need not pass an `Owner` on.
 //!
-//! Read this if you come from a library where the thread holds. Lockkeeper has no thread ids and no hidden task-locals, for async
-//! work moves between threads and fans out into tasks; where one task is one holder, these lines say so. `cargo run --example
-//! task_local_owner` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! Read this if you come from a library in which the thread is the holder. Lockkeeper has no thread ids and no hidden task-locals,
+//! because async work moves between threads and fans out into tasks. Where one task is one holder, these lines say so.
+//! `cargo run --example task_local_owner` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use anyhow::ensure;
 use lockkeeper::{Acquire, Client, Owner, ReentrantGuard, ReentrantLock, Released};
@@ -17,7 +17,7 @@ async fn as_one<F: Future>(client: &Client, work: F) -> F::Output {
     OWNER.scope(client.new_owner(), work).await
 }
 
-/// Acquires for the holder that this task is. Outside of `as_one` it panics, as a missing task-local does.
+/// Acquires for the current task's owner. Outside of `as_one` it panics, as a missing task-local does.
 fn mine(lock: &ReentrantLock) -> Acquire<ReentrantGuard> {
     OWNER.with(|owner| lock.acquire().owner(owner))
 }

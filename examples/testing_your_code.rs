@@ -1,5 +1,5 @@
-//! How code of yours that uses locks is tested: on `memory://`, with paused time, so that an hour of leases passes in a
-//! millisecond and every run is the same; with faults at the moment at which you want them, and errors that you make.
+//! How to test your own code that uses locks: on `memory://`, with paused time, so that an hour of leases passes in a millisecond
+//! and every run is the same; with faults exactly when you want them, and with errors that you cause.
 //!
 //! The tests are at the end of this file: `cargo test -p lockkeeper-examples --example testing_your_code`. The program itself,
 //! `cargo run --example testing_your_code`, does the work once; add `-- --url redis://127.0.0.1:6379` for a server.
@@ -11,7 +11,7 @@ use lockkeeper::{Client, Error, Mutex};
 use lockkeeper_examples::{Place, Story};
 use tokio::time::sleep;
 
-/// What is to be tested: sends invoices, ten minutes each, one sender of all processes at a time.
+/// The code under test: it sends invoices, ten minutes each, from one sender at a time across all processes.
 struct Billing {
     client: Client,
     sent: AtomicU32,
@@ -23,7 +23,7 @@ impl Billing {
         Self { client, sent }
     }
 
-    /// `None` if another process is at it. A lease that is lost stops the sending.
+    /// Returns `None` if another process is sending. A lost lease stops the sending.
     async fn send(&self, invoices: u32, each: Duration) -> lockkeeper::Result<Option<u32>> {
         let lock = Mutex::new(&self.client, "billing");
         let Some(guard) = lock.try_acquire().await? else {
@@ -39,14 +39,14 @@ impl Billing {
         let sent = self.sent.load(Ordering::Relaxed);
         match outcome {
             Ok(()) => guard.release().await.map(|_| Some(sent)),
-            // Stopped in time: what was sent was sent under the lock.
+            // Stopped in time: every invoice was sent under the lock.
             Err(Error::Lost { .. }) => Ok(Some(sent)),
             Err(error) => Err(error),
         }
     }
 }
 
-/// How the program ends, as `sysexits.h` has it: whoever started it may try again later, or need not.
+/// The exit code, as in `sysexits.h`: it says whether trying again later may help.
 fn exit_code(error: &Error) -> u8 {
     match error.is_transient() {
         true => 75,
@@ -93,7 +93,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_second_process_does_not_send() {
-        // Clients of one name share an engine, as processes share a server.
+        // Clients with the same name share an engine, as processes share a server.
         let first = Billing::new(client("memory://second_process").await);
         let second = Billing::new(client("memory://second_process").await);
         let (sent, refused) = tokio::join!(first.send(6, TEN_MINUTES), second.send(6, TEN_MINUTES));
@@ -133,7 +133,7 @@ mod tests {
         let error = billing.send(4, TEN_MINUTES).await.unwrap_err();
         assert_eq!(exit_code(&error), 75);
 
-        // Nobody could tell the server that the lock is free, so it is when the lease is over.
+        // The release could not reach the server, so the lock becomes free when the lease ends.
         sleep(Duration::from_secs(30)).await;
         let other = Billing::new(Client::builder().build(Arc::new(server)).unwrap());
         assert_eq!(other.send(4, TEN_MINUTES).await.unwrap(), Some(4));

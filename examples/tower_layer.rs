@@ -1,8 +1,8 @@
-//! A tower layer that serialises requests by key, across all machines: those of one key are served one after the other, those of
-//! different keys at the same time. The key is a function of the request.
+//! A tower layer that serialises requests by key, across all machines: requests with the same key are served one after the other,
+//! requests with different keys at the same time. The key is a function of the request.
 //!
-//! Read this when not a single handler but all that touches a customer, an account or a document is to be done one by one.
-//! `SerializeBy` serves any service: here routes of axum, as well a client of a database or of another service.
+//! Read this when not a single handler, but everything that touches a customer, an account or a document must be serialised.
+//! `SerializeBy` wraps any service: here the routes of axum, but also a client of a database or of another service.
 //! `cargo run --example tower_layer` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::collections::BTreeMap;
@@ -24,13 +24,13 @@ use lockkeeper_examples::{Place, Story};
 use tokio::time::sleep;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt as _};
 
-/// Serves the requests of one key one after the other.
+/// Serves the requests with the same key one after the other.
 #[derive(Clone)]
 struct SerializeBy<K> {
     client: Client,
     /// How long a request waits for its turn.
     patience: Duration,
-    /// The name of the lock that a request needs; `None` of requests that need none.
+    /// Computes the name of the lock that a request needs; `None` for requests that need none.
     key: K,
 }
 
@@ -65,7 +65,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // Ready is this one, which the future takes along; a clone need not be.
+        // This instance is ready, so the future takes it; a clone need not be ready.
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let name = (self.layer.key)(&request);
@@ -76,9 +76,9 @@ where
                 return inner.call(request).await.map_err(Into::into);
             };
             let guard = lock.acquire().wait_for(patience).await?;
-            // A lease that is lost stops the inner service at its next await.
+            // A lost lease stops the inner service at its next await.
             let response = guard.run(inner.call(request)).await?.map_err(Into::into);
-            // The request is served: what comes of the release changes nothing about the answer.
+            // The request is served: the result of the release does not change the answer.
             if let Err(error) = guard.release().await {
                 eprintln!("{error}");
             }
@@ -87,14 +87,14 @@ where
     }
 }
 
-/// One lock for each account, whatever is done to it: `/accounts/7/…` is `account:7`.
+/// One lock for each account, whatever the request does to it: `/accounts/7/…` is `account:7`.
 fn by_account<B>(request: &Request<B>) -> Option<String> {
     let path = request.uri().path().strip_prefix("/accounts/")?;
     let account = path.split('/').next()?;
     Some(format!("account:{account}"))
 }
 
-/// What a visitor is told if there was no turn for a request.
+/// What a visitor gets if its request had no turn.
 async fn explain(error: BoxError) -> (StatusCode, String) {
     let status = match error.downcast_ref() {
         Some(Error::Timeout { .. }) => StatusCode::CONFLICT,

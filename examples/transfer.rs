@@ -1,8 +1,8 @@
-//! Two accounts and the money between them: clerks move it to and fro at the same time, each under the locks of both accounts,
-//! whichever they name first. None of it is lost, and no two clerks wait for one another for ever.
+//! Two accounts and the money between them: clerks move it back and forth at the same time, each under the locks of both accounts,
+//! in any order. No money is lost, and no two clerks wait for each other forever.
 //!
-//! Read this when one step touches several things that have locks of their own. `cargo run --example transfer` needs no server;
-//! `-- --url redis://127.0.0.1:6379` runs the very same program on one.
+//! Read this when one step touches several things that each have a lock. `cargo run --example transfer` needs no server;
+//! `-- --url redis://127.0.0.1:6379` runs the same program on one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
@@ -22,7 +22,7 @@ const TRANSFERS: usize = 8;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let Arguments { url } = Arguments::parse();
-    // A namespace of its own keeps the program away from whatever else lives on a shared server.
+    // A separate namespace keeps the program away from everything else on a shared server.
     let settings = Client::builder().namespace("transfer");
     let client = lockkeeper::connect_with(&url, settings)
         .await
@@ -34,7 +34,8 @@ async fn main() -> anyhow::Result<()> {
     let mut clerks = JoinSet::new();
     for number in 0..TRANSFERS {
         let (client, bank) = (client.clone(), Arc::clone(&bank));
-        // Every other one names the accounts the other way round: taken one by one, these would soon wait for one another.
+        // Every other clerk names the accounts the other way round: if they took them one by one, they would soon wait for each
+        // other.
         let (from, to) = if number % 2 == 0 {
             (ANN, BOB)
         } else {
@@ -101,7 +102,7 @@ fn both(client: &Client, from: &str, to: &str) -> lockkeeper::Result<MultiLock> 
     ])
 }
 
-/// Moves money under the locks of both accounts. The bank is told each account's token with each write.
+/// Moves money under the locks of both accounts. The bank gets each account's token with each write.
 async fn transfer(
     bank: &Bank,
     guard: &MultiGuard,
@@ -110,7 +111,7 @@ async fn transfer(
     amount: i64,
 ) -> anyhow::Result<()> {
     let (taken, given) = (bank.balance(from) - amount, bank.balance(to) + amount);
-    // Thinking about it takes a while, in which somebody else would see the old balance.
+    // This takes a while, during which somebody else would see the old balance.
     sleep(Duration::from_millis(5)).await;
     for (account, balance) in [(from, taken), (to, given)] {
         let lease = guard.part(account).context("an account without a lock")?;
@@ -119,7 +120,7 @@ async fn transfer(
     Ok(())
 }
 
-/// Balances, and the largest token that each account was written with. A real one is a database.
+/// Balances, and the largest token with which each account was written. A real one is a database.
 #[derive(Default)]
 struct Bank(StdMutex<BTreeMap<String, (i64, Option<FencingToken>)>>);
 

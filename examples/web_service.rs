@@ -1,8 +1,8 @@
-//! A web service with a lock in a handler, one for each order: 200 for who gets it, 409 with `Retry-After` for who comes while it is
-//! held, 503 while the lock server is out of reach. When it is asked to end, requests under way are answered first.
+//! A web service with a lock in a handler, one for each order: 200 for the request that gets the lock, 409 with `Retry-After` for
+//! one that comes while it is held, 503 while the lock server is out of reach. On shutdown, requests under way are answered first.
 //!
-//! Read this when you write handlers. `cargo run --example web_service` needs no server; add `-- --url redis://127.0.0.1:6379`
-//! for one.
+//! Read this when you write handlers. `cargo run --example web_service` needs no server; add `-- --url redis://127.0.0.1:6379` for
+//! one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-/// A visitor waits for a moment, not for a lease.
+/// A visitor waits for a moment, not for a whole lease.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// What the handlers share: one client for the whole service. Clones of it are the same client.
@@ -40,13 +40,13 @@ fn routes(client: Client) -> (Router, Shop) {
     (routes.with_state(shop.clone()), shop)
 }
 
-/// `POST /orders/{order}/pay`. If the visitor goes away the future is dropped, and the lock with it.
+/// `POST /orders/{order}/pay`. If the visitor disconnects, the future is dropped, and the lock with it.
 async fn pay(State(shop): State<Shop>, Path(order): Path<u32>) -> Result<&'static str, Failure> {
     let lock = Mutex::new(&shop.client, &format!("order:{order}"));
     let guard = lock.acquire().wait_for(PATIENCE).await?;
     guard.run(shop.charge(order, guard.fencing_token())).await?;
-    // The order is paid, whatever comes of the release: "try again" would be the wrong answer now. An unconfirmed release is
-    // repeated in the background, and the lease ends by itself.
+    // The order is paid, whatever the result of the release: "try again" would be the wrong answer now. An unconfirmed release is
+    // repeated in the background, and the lease expires by itself.
     if let Err(error) = guard.release().await {
         eprintln!("order {order} is paid; {error}");
     }
@@ -54,14 +54,14 @@ async fn pay(State(shop): State<Shop>, Path(order): Path<u32>) -> Result<&'stati
 }
 
 impl Shop {
-    /// The bank: slow, and told the token.
+    /// The bank: slow, and it gets the token.
     async fn charge(&self, _order: u32, _token: FencingToken) {
         sleep(Duration::from_secs(1)).await;
         self.charged.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// An error of a lock as a visitor sees it.
+/// An error of a lock, as a visitor sees it.
 struct Failure(Error);
 
 impl From<Error> for Failure {
@@ -85,7 +85,7 @@ impl IntoResponse for Failure {
                 (StatusCode::SERVICE_UNAVAILABLE, again, "try again").into_response()
             }
             error => {
-                // What is wrong is nothing for visitors.
+                // The details are not for visitors.
                 eprintln!("{error}");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()
             }

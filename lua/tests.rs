@@ -297,7 +297,7 @@ fn numbers_become_text_by_format_alone() {
                     "'%.0f:%s', ends, request)",
                     "'%s:%s', name.channel, client)",
                     "'%s:%s', channel, owner)",
-                    "'%s:%s', ARGV[3], first)",
+                    "'%s:%s', ARGV[3], waiter)",
                     "'G %s %s %s', claim, token, request)",
                     "'L %s', ARGV[3])",
                     "'%s:write', owner)",

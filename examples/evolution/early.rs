@@ -1,4 +1,4 @@
-//! The first three generations: a key that is there or not.
+//! The first three generations: a key that exists or not.
 
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ const GETSET: &str = "
     redis.call('SET', KEYS[1], ARGV[1])
     return old";
 
-/// What the documentation of `SETNX` proposed for years: the value is the time at which the lock ends, by the clock of whoever
-/// wrote it. Whoever finds it over replaces it, and has the lock if what it replaced was still the old one.
+/// What the documentation of `SETNX` proposed for years: the value is the time at which the lock ends, by the writer's own clock. A
+/// client that finds the time over replaces the value, and has the lock if the replaced value was still the old one.
 async fn take(stage: &Stage, who: &str, ahead: Duration) -> Result<bool> {
     let now = stage.clock(ahead);
     let end = (now + LEASE.as_millis()).to_string();

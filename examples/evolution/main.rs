@@ -1,9 +1,9 @@
-//! How locks on Redis came to be what they are: seven generations, each earlier one failing before your eyes, the next one
-//! repairing it, and failing in its turn. Every command that you see is sent.
+//! How locks on Redis evolved: seven generations, of which each earlier one fails before your eyes; the next one repairs it, and
+//! fails in its turn. Every command that you see is really sent.
 //!
 //! Read this if you are about to write `SET lock 1 NX` yourself, or have inherited it. docs/evolution.md tells the same with
-//! sources. `cargo run --example evolution` needs no server and jumps over the hours; with `-- --url redis://127.0.0.1:6379` it
-//! takes some ten seconds. It fails if any of the old generations does not fail.
+//! sources. `cargo run --example evolution` needs no server and skips the hours; with `-- --url redis://127.0.0.1:6379` it takes
+//! some ten seconds. It fails if any of the old generations does not fail.
 
 mod early;
 mod modern;
@@ -20,7 +20,7 @@ use stage::Stage;
 fn main() -> anyhow::Result<()> {
     let Arguments { url } = Arguments::parse();
     let embedded = url.starts_with("memory://");
-    // In here time is ours: where everybody waits it jumps. A server has its own, and is waited for.
+    // In the embedded engine time is paused and jumps when everybody waits. A server has its own time, for which the program waits.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(embedded)

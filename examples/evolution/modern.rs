@@ -1,4 +1,4 @@
-//! The seventh generation: what Lockkeeper does about each of these.
+//! The seventh generation: what Lockkeeper does about each of these failures.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn reentry(stage: &Stage) -> Result<()> {
 async fn crash(stage: &Stage) -> Result<()> {
     let dying = stage.place.another().await?;
     let guard = Mutex::new(&dying, "crash").acquire().ttl(LEASE).await?;
-    // A closed client lets what it holds expire, as a dead one does.
+    // A closed client lets the lock that it holds expire, as a dead one does.
     dying.close().await;
     stage.tell("ann", "dies");
     let lock = Mutex::new(&stage.place.client, "crash");
@@ -94,7 +94,7 @@ async fn knowledge(stage: &Stage) -> Result<()> {
             other => anyhow::bail!("an hour of work was done: {other:?}"),
         }
     });
-    // The grant comes first, the loss of it second.
+    // The grant comes first, its loss second.
     tokio::task::yield_now().await;
     stage.fail_over("evolution:knowledge").await?;
     let (reason, after) = work.await??;

@@ -1,5 +1,5 @@
-//! The sixth generation: Redlock as its page describes it, in the fewest lines. It runs on five embedded servers whatever the
-//! URL, because their clocks must be ours.
+//! The sixth generation: Redlock as its page describes it, in the fewest lines. It always runs on five embedded servers, whatever
+//! the URL is, because the program must control their clocks.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl Servers {
         Self((0..5).map(|_| server()).collect())
     }
 
-    /// Asks those that can be reached; until when the lock may be believed in, if a majority has granted.
+    /// Asks the servers that can be reached. Returns until when the lock is valid, if a majority has granted it.
     async fn take(
         &self,
         stage: &Stage,

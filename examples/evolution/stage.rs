@@ -1,4 +1,4 @@
-//! The stage: a server, what is sent to it, and what is said about it.
+//! The stage: a server, the commands that are sent to it, and the text that is printed.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use anyhow::{Result, ensure};
 use lockkeeper_examples::{Place, Redis};
 use tokio::time::{Instant, sleep};
 
-/// The key that everybody is after.
+/// The key that everybody wants.
 pub(crate) const LOCK: &str = "example:lock";
 
 /// How long a lock lives by itself.
 pub(crate) const LEASE: Duration = Duration::from_millis(800);
 
-/// After this long it is over for sure.
+/// After this long it has certainly ended.
 pub(crate) const OVER: Duration = LEASE.saturating_add(Duration::from_millis(50));
 
 pub(crate) struct Stage {
@@ -32,12 +32,12 @@ impl Stage {
             begun: Instant::now(),
             number: 0,
             failures: 0,
-            // Before the first generation there is nothing that could have failed to fail.
+            // The first generation has no predecessor that could have failed to fail.
             failed_now: true,
         })
     }
 
-    /// The next generation, on a server without the lock of the one before.
+    /// Starts the next generation, on a server without the lock of the one before.
     pub(crate) async fn generation(&mut self, name: &str, idea: &str) -> Result<()> {
         ensure!(self.failed_now, "generation {} has not failed", self.number);
         self.number += 1;
@@ -46,20 +46,20 @@ impl Stage {
         self.free().await
     }
 
-    /// Begins anew.
+    /// Starts again without the lock.
     pub(crate) async fn free(&self) -> Result<()> {
         self.place.redis.command(&["DEL", LOCK]).await?;
         Ok(())
     }
 
-    /// Sends a command and shows it with its answer.
+    /// Sends a command and prints it with its answer.
     pub(crate) async fn send(&self, who: &str, words: &[&str]) -> Result<Option<String>> {
         let answer = self.place.redis.command(words).await?;
         show(who, &words.join(" "), answer.as_deref());
         Ok(answer)
     }
 
-    /// Runs a script on the lock and shows it under a name.
+    /// Runs a script on the lock and prints it under a name.
     pub(crate) async fn script(
         &self,
         who: &str,
@@ -76,12 +76,12 @@ impl Stage {
         Ok(answer)
     }
 
-    /// What somebody does.
+    /// Prints what somebody does.
     pub(crate) fn tell(&self, who: &str, what: impl AsRef<str>) {
         println!("     {who:<6} {}", what.as_ref());
     }
 
-    /// What this generation is good for. It must be true.
+    /// Prints what this generation is good for, which must be true.
     pub(crate) fn repaired(&self, what: &str, seen: bool) -> Result<()> {
         ensure!(
             seen,
@@ -92,7 +92,7 @@ impl Stage {
         Ok(())
     }
 
-    /// How this generation fails. It must.
+    /// Prints how this generation fails, which must happen.
     pub(crate) fn broken(&mut self, what: &str, seen: bool) -> Result<()> {
         ensure!(seen, "generation {} was to fail: {what}", self.number);
         println!("   - BROKEN: {what}");
@@ -111,7 +111,7 @@ impl Stage {
         sleep(time).await;
     }
 
-    /// Waits for as long as anybody would; a server is given two seconds for it.
+    /// Waits for as long as anybody would; on a server, for two seconds.
     pub(crate) async fn pass_an_hour(&self) {
         let (hour, words) = if self.embedded {
             (Duration::from_secs(3600), "an hour passes")
@@ -127,7 +127,7 @@ impl Stage {
         (self.begun.elapsed() + ahead).as_millis() + 1_000_000
     }
 
-    /// A failover to a replica that has not heard of the last write: for the lock it is as if the key had never been.
+    /// A failover to a replica that has missed the last write: for the lock it is as if the key had never existed.
     pub(crate) async fn fail_over(&self, key: &str) -> Result<()> {
         println!("            … the server dies; its replica had not heard of the lock");
         self.place.redis.command(&["DEL", key]).await?;
@@ -145,7 +145,7 @@ pub(crate) fn taken(answer: Option<String>) -> bool {
     answer.as_deref() == Some("OK")
 }
 
-/// One more server, whose clock is ours.
+/// One more server, whose clock the program controls.
 pub(crate) fn server() -> Redis {
     Redis::Memory(lockkeeper_memory::MemoryStore::new())
 }

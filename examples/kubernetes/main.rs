@@ -1,11 +1,11 @@
-//! A deployment of which one pod serves: all pods campaign, and the leader alone is ready, so the service sends requests to it. The manifest,
-//! `deployment.yaml` beside this file, has two replicas, a readiness probe that asks `/ready`, and a service.
+//! A deployment in which one pod serves: all pods campaign, and only the leader is ready, so the service sends requests to it. The
+//! manifest, `deployment.yaml` beside this file, has two replicas, a readiness probe that asks `/ready`, and a service.
 //!
-//! Read this when a service must have one active instance on Kubernetes. Readiness is asked for every second and believed for a few, so a request
-//! may still reach a pod that leads no more: what the leader writes carries the term, and a pod that does not lead refuses. The same program
-//! runs under systemd by `examples/election.service`. `cargo run --example leader_probe` needs no server and no cluster; add
-//! `-- --url redis://127.0.0.1:6379` for a server. The manifest is checked against the schemas of Kubernetes 1.37, and its probe is asked here; it
-//! has not run on a cluster.
+//! Read this when a service must have one active instance on Kubernetes. Readiness is checked every second and trusted for a few,
+//! so a request may still reach a pod that no longer leads: what the leader writes carries the term, and a pod that does not lead
+//! refuses. The same program runs under systemd with `examples/election.service`. `cargo run --example leader_probe` needs no
+//! server and no cluster; add `-- --url redis://127.0.0.1:6379` for a server. The manifest is checked against the schemas of
+//! Kubernetes 1.37, and its probe is asked here; it has not run on a cluster.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -25,10 +25,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// What a probe asks: the leadership while this pod has one, and how it is told to stop.
+/// What a probe reads: the leadership, while this pod has one.
 type Leads = watch::Receiver<Option<Weak<Leadership>>>;
 
-/// What the cluster is told: it asks where this says.
+/// The manifest, which says where the cluster asks.
 const MANIFEST: &str = include_str!("deployment.yaml");
 
 /// The path that the probe of the manifest asks for.
@@ -40,7 +40,7 @@ fn probe() -> anyhow::Result<&'static str> {
     path.context("the probe asks for nothing")
 }
 
-/// The readiness probe: 200 while this pod leads. It compares clocks, and asks no server.
+/// The readiness probe: 200 while this pod leads. It compares clocks, and sends no request to the lock server.
 async fn ready(State(leads): State<Leads>) -> StatusCode {
     let leadership = leads.borrow().as_ref().and_then(Weak::upgrade);
     match leadership.is_some_and(|leadership| leadership.is_leader()) {
@@ -74,7 +74,7 @@ impl Pod {
                 std::future::pending::<ControlFlow<()>>()
             });
             tokio::select! {
-                // SIGTERM in a real one. Dropping `run` resigns, and closing the client waits for that.
+                // SIGTERM in a real pod. Dropping `run` resigns, and closing the client waits for that.
                 () = stopped.notified() => Ok(()),
                 ended = run => ended,
             }

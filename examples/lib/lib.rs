@@ -1,5 +1,5 @@
-//! What the example programs share: the command line, a story on the terminal, and Redis for what is no lock. The programs
-//! in the project's texts are tested here too.
+//! What the example programs share: the command line, a story on the terminal, and Redis for data that is no lock. The programs in
+//! the project's texts are tested here too.
 
 mod redis;
 mod story;
@@ -18,7 +18,7 @@ pub struct Arguments {
     pub url: String,
 }
 
-/// Where an example runs: a client, and the same server for what is no lock.
+/// Where an example runs: a client, and the same server for data that is no lock.
 #[derive(Debug)]
 pub struct Place {
     /// For locks.
@@ -39,13 +39,13 @@ impl Place {
         Self::open_at(&Arguments::parse().url, name).await
     }
 
-    /// Connects. The name of the example is its namespace, which keeps it away from whatever else lives on a shared server.
+    /// Connects. The name of the example is its namespace, which keeps it away from everything else on a shared server.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached.
     pub async fn open_at(url: &str, name: &'static str) -> anyhow::Result<Self> {
-        // A bare memory:// is a server for each that connects. These here are to meet.
+        // A bare memory:// is a separate server for each client that connects. These clients must meet.
         let url = if url == "memory://" {
             format!("memory://{name}")
         } else {
@@ -59,7 +59,7 @@ impl Place {
         })
     }
 
-    /// One more client, as another machine would have it.
+    /// Makes one more client, as another machine would have it.
     ///
     /// # Errors
     ///
@@ -69,11 +69,11 @@ impl Place {
         Ok(lockkeeper::connect_with(&self.url, settings).await?)
     }
 
-    /// Closes the client, and fails if that leaves something behind.
+    /// Closes the client, and fails if that leaves anything behind.
     ///
     /// # Errors
     ///
-    /// If a guard was alive, or a leave was not confirmed.
+    /// If a guard was alive, or a release was not confirmed.
     pub async fn close(self) -> anyhow::Result<()> {
         let report = self.client.close().await;
         let clean = report.expiring == 0 && report.unconfirmed == 0;

@@ -4,8 +4,8 @@ use fred::types::config::Config;
 use fred::types::{Builder, ClusterHash, CustomCommand};
 use lockkeeper_memory::MemoryStore;
 
-/// Redis for what is no lock: the stock, the ledger, the cache. A server by way of fred, or the embedded engine, which knows
-/// few commands. Your own program uses the client library that it has.
+/// Redis for data that is no lock: the stock, the ledger, the cache. A server with fred, or the embedded engine, which knows few
+/// commands. Your own program uses its own client library.
 #[derive(Debug)]
 pub enum Redis {
     /// The embedded engine.
@@ -15,7 +15,7 @@ pub enum Redis {
 }
 
 impl Redis {
-    /// Connects to where the locks live.
+    /// Connects to the server of the locks.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ impl Redis {
         Ok(Self::Server(client))
     }
 
-    /// Sends a command; a number comes back in decimal, nothing as `None`.
+    /// Sends a command. A number is returned in decimal, nothing as `None`.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Redis {
         answer.parse().context("not a number")
     }
 
-    /// Runs a Lua script on one key, whole and at once.
+    /// Runs a Lua script on one key, atomically.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
 use tokio::time::Instant;
 
-/// Prints what happens, when, to whom.
+/// Prints what happens, when, and to whom.
 #[derive(Debug, Clone, Copy)]
 pub struct Story {
     begun: Instant,
 }
 
 impl Story {
-    /// A story that begins now.
+    /// A story that starts now.
     #[must_use]
     #[expect(
         clippy::new_without_default,
@@ -18,12 +18,12 @@ impl Story {
         Self { begun }
     }
 
-    /// The headline of what follows.
+    /// Prints the headline of what follows.
     pub fn chapter(self, title: &str) {
         println!("\n{title}");
     }
 
-    /// One line: when, who, what.
+    /// Prints one line: when, who, what.
     pub fn tell(self, who: &str, what: impl AsRef<str>) {
         let seconds = self.begun.elapsed().as_secs_f64();
         println!("  {seconds:>7.3} s  {who:<9} {}", what.as_ref());

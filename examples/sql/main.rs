@@ -1,8 +1,9 @@
 //! The fencing token in a database: a column beside the data, and one more condition in the `WHERE` of every write. A holder that
 //! wakes up too late changes no row.
 //!
-//! Read this when what the lock protects is in SQL. The database is SQLite in memory, by sqlx; with Postgres the parameters read `$1`,
-//! and nothing else changes. `cargo run --example sql_fencing` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! Read this when the data that the lock protects is in SQL. The database is SQLite in memory, with sqlx; with Postgres the
+//! parameters are written `$1`, and nothing else changes. `cargo run --example sql_fencing` needs no server; add
+//! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ const WRITE: &str = "UPDATE account SET cents = ?1, fence = ?2 WHERE id = ?3 AND
 async fn main() -> anyhow::Result<()> {
     let place = Place::open("sql_fencing").await?;
     let story = Story::new();
-    // One connection, for each has a database of its own in memory.
+    // One connection, because each would have its own database in memory.
     let pool = SqlitePoolOptions::new().max_connections(1);
     let database = pool.connect("sqlite::memory:").await?;
     sqlx::query(TABLE).execute(&database).await?;
@@ -70,7 +71,7 @@ async fn balance(database: &SqlitePool, account: i64) -> sqlx::Result<i64> {
     query.bind(account).fetch_one(database).await
 }
 
-/// Whether it was written: not if a later holder has, nor if there is no such account.
+/// Returns whether it was written: not if a later holder has written, nor if there is no such account.
 async fn write(
     database: &SqlitePool,
     account: i64,

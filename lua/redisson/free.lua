@@ -10,7 +10,7 @@
 -- REPLY RELEASED told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
 -- REPLY NOT_HELD holds       the claim has no part in the name; holds: 0
 -- REPLY WRONG_KIND           the name holds something else
--- PUBLISH channel: 0; channel:<owner>: 0, to the first in the queue; channel of each claim's client: gone <claim>
+-- PUBLISH channel: 0; channel:<owner>: 0, to the first 256 in the queue, of whom some may be dead; channel of each claim's client: gone <claim>
 
 local fault = select(2, read_field(KEYS[1], 'none', true))
 if fault then
@@ -36,8 +36,8 @@ redis.call('DEL', KEYS[1], KEYS[2])
 for _, claim in ipairs(claims) do
   tell_client(claim, string.format('gone %s', claim))
 end
-local told, first = wake(ARGV[3], '0'), redis.pcall('LINDEX', KEYS[3], 0)
-if type(first) == 'string' and wake(string.format('%s:%s', ARGV[3], first), '0') == '0' then
-  told = '0'
+local told, waiting = wake(ARGV[3], '0'), redis.pcall('LRANGE', KEYS[3], 0, 255)
+for _, waiter in ipairs(waiting) do
+  told = wake(string.format('%s:%s', ARGV[3], waiter), '0') == '0' and '0' or told
 end
 return { ARGV[1], 'RELEASED', told, 0 }

@@ -48,28 +48,33 @@ local function read_permits(main, ends, claims, leased)
 end
 
 -- What is known of `claim` at `now`, server's ms, false if nothing is: its `members`, `permits`, `token`, `flags`, and how much time is `left`: none
--- if it has ended, or lacks a member.
+-- if it has ended, or if leased permits lack a member; `there`: how many of its members have an end. Permits without leases whose end is lost are still
+-- taken: their claim holds, and a renewal gives it an end.
 local function hold_of(ends, claims, claim, leased, now)
   local permits, token, flags = string.match(redis.call('HGET', claims, claim) or '', '^([1-9]%d*) (%d+)(%l*)$')
   if not permits then
     return false
   end
-  local hold = { members = members_of(claim, tonumber(permits), leased), permits = permits, token = token, flags = flags }
+  local hold = { members = members_of(claim, tonumber(permits), leased), permits = permits, token = token, flags = flags, there = 0 }
   for i, score in ipairs(redis.call('ZMSCORE', ends, unpack(hold.members))) do
-    hold.left = math.min(hold.left or math.huge, math.max(tonumber(score or '0') - now, 0))
+    local left = score and math.max(tonumber(score) - now, 0) or leased and 0 or 1
+    hold.left = math.min(hold.left or math.huge, left)
+    hold.there = hold.there + (score and 1 or 0)
   end
   return hold
 end
 
--- Gives the permits of these members back that are there; how many are available then, in text, or nil if that is as before.
+-- Gives back the permits of these members that are still taken. Returns how many are available then, in text, or nil if that is as before. The permits
+-- that are taken are in Redisson's `ends` if they are leased, otherwise in `claims`.
 local function give_back(main, ends, claims, members, leased)
   local permits = 0
   for _, member in ipairs(members) do
     local claim = leased and redis.call('HGET', claims, member) or member
     local facts = redis.call('HGET', claims, claim)
     local weight = leased and 1 or tonumber(string.match(facts or '', '^(%d+) ') or '') or 0
-    permits = permits + redis.call('ZREM', ends, member) * weight
-    redis.call('HDEL', claims, member, claim)
+    local ended, forgotten = redis.call('ZREM', ends, member), redis.call('HDEL', claims, claim)
+    permits = permits + (leased and ended or forgotten) * weight
+    redis.call('HDEL', claims, member)
   end
   return permits > 0 and string.format('%.0f', redis.call('INCRBY', main, string.format('%.0f', permits))) or nil
 end

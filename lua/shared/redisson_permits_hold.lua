@@ -1,10 +1,17 @@
 -- shared/redisson_permits_hold: how a claim takes permits of a semaphore of Redisson's and goes on to hold them, see shared/permits.
 
--- Takes so many permits, which are available; what is known of `claim` then. No permit of it has an end yet.
-local function take_permits(main, claims, claim, permits, token, leased)
-  local number = string.format('%.0f', permits)
-  redis.call('INCRBY', main, string.format('%.0f', -permits))
-  redis.call('HSET', claims, claim, table.concat({ number, ' ', token }))
+-- How many of the permits that a claim asks for are not taken for it yet. If `claims` is lost, a repeated acquire finds their ends.
+local function untaken(ends, members, permits, leased)
+  for _, score in ipairs(redis.call('ZMSCORE', ends, unpack(members))) do
+    permits = permits - (score and (leased and 1 or permits) or 0)
+  end
+  return permits
+end
+
+-- Takes the `missing` ones of the permits of `claim`, which are available. Returns what is known of the claim then.
+local function take_permits(main, claims, claim, permits, missing, token, leased)
+  redis.call('INCRBY', main, string.format('%.0f', 0 - missing))
+  redis.call('HSET', claims, claim, table.concat({ string.format('%.0f', permits), ' ', token }))
   local members = members_of(claim, permits, leased)
   for _, member in ipairs(leased and members or {}) do
     redis.call('HSET', claims, member, claim)

@@ -214,6 +214,37 @@ async fn a_dead_waiter_is_passed_over_when_its_time_is_over() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_takes_a_name_by_force_tells_also_those_behind_a_dead_waiter() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonFairLock::new(&client, "order");
+    held_by_java(&site).await?;
+    stands(&site, THREAD, 500).await?;
+    let (_, waiting) = waiting(&site, &client, &lock, 2).await?;
+    tokio::time::sleep(SOON).await;
+    ensure!(lock.force_release(HOLDER).await?);
+    soon(waiting).await?.release().await?;
+    is_empty(&site).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_a_free_name_tells_the_one_behind_a_dead_waiter() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonFairLock::new(&client, "order");
+    held_by_java(&site).await?;
+    let (_, leaves) = waiting(&site, &client, &lock, 1).await?;
+    // By a clock that is far behind: its time is over before it is the first.
+    stands(&site, THREAD, -1_000).await?;
+    let (_, behind) = waiting(&site, &client, &lock, 3).await?;
+    // Without a message to anybody.
+    site.command(&["DEL", "order"]).await?;
+    leaves.abort();
+    soon(behind).await?.release().await?;
+    is_empty(&site).await
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_waiter_that_another_clock_has_thrown_out_stands_at_the_end() -> Result<()> {
     let site = MemoryStore::new();
     let client = client(&site).await?;

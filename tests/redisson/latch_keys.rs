@@ -80,6 +80,27 @@ async fn a_waiter_passes_although_no_message_comes() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_latch_that_java_deletes_opens() -> Result<()> {
+    let site = MemoryStore::new();
+    let gate = RedissonCountDownLatch::new(&client(&site).await?, "gate");
+    gate.try_set_count(2).await?;
+    let waiting = tokio::spawn({
+        let gate = gate.clone();
+        async move { gate.wait().await }
+    });
+    while site.listeners(CHANNEL).await? == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Once it has asked after its subscription.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    const DELETE: &str = "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '1')";
+    site.command(&["EVAL", DELETE, "1", "gate", CHANNEL])
+        .await?;
+    tokio::time::timeout(Duration::from_secs(1), waiting).await???;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_count_without_an_answer_is_reported_and_never_sent_again() -> Result<()> {
     let site = MemoryStore::new();
     let store = FaultyStore::new(Arc::new(site.sibling()));

@@ -14,6 +14,7 @@ mod keys;
 mod latch_keys;
 mod permits_contract;
 mod permits_keys;
+mod permits_lost;
 mod permits_search;
 mod rwlock_beside_java;
 mod rwlock_contract;

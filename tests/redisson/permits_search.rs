@@ -42,8 +42,8 @@ const MISTAKES: [Mistake; 8] = [
     (
         "a repeated acquire takes permits again",
         &redisson::PERMITS_ACQUIRE,
-        "if not hold then\n  token",
-        "if true then\n  token",
+        "0 - missing",
+        "0 - permits",
     ),
     (
         "an acquire passes the tombstone",
@@ -60,8 +60,8 @@ const MISTAKES: [Mistake; 8] = [
     (
         "the permits of the dead come back again and again",
         &redisson::PERMITS_ACQUIRE,
-        "redis.call('ZREM', ends, member) * weight",
-        "1",
+        "redis.call('ZREM', ends, member), redis.call('HDEL', claims, claim)",
+        "1, 1",
     ),
     (
         "a renewal moves no end",
@@ -72,8 +72,8 @@ const MISTAKES: [Mistake; 8] = [
     (
         "a release gives nothing back",
         &redisson::PERMITS_RELEASE,
-        "permits = permits + redis.call",
-        "permits = 0 * redis.call",
+        "permits = permits + (leased",
+        "permits = 0 * (leased",
     ),
     (
         "a release wakes nobody",

@@ -232,7 +232,7 @@ pub(crate) enum Command {
 
     /// Ask the holders of a lock to release it
     ///
-    /// A holder is told, stops its work and releases the lock. At the latest, the lock is free when the lease ends.
+    /// Each holder is notified, stops its work and releases the lock. At the latest, the lock is free when the lease ends.
     Revoke {
         /// The lock
         name: String,
@@ -323,7 +323,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", requires = "semaphore", value_parser = permits)]
     pub(crate) permits: Option<u32>,
 
-    /// An election: of all runs that name it, one leads and runs its program; the others stand by, in the order of asking
+    /// An election: one of all runs that name it leads and runs its program; the others stand by, in the order in which they asked
     // The options that require one of these are listed too: the parser does not require an option that this one excludes.
     #[arg(long, value_name = "NAME")]
     #[arg(conflicts_with_all = ["locks", "semaphore", "limit", "permits", "fair", "reenter", "shared", "exclusive", "once_per", "slot"])]
@@ -366,7 +366,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "WHAT", default_value = "terminate")]
     pub(crate) on_lost: OnLost,
 
-    /// Exit code if another holds the lock, or if a failed slot is not to be retried yet. With 0, the reason is printed only on a
+    /// Exit code if another holds the lock, or if a failed slot may not be retried yet. With 0, the reason is printed only on a
     /// terminal
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,

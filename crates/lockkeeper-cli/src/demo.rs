@@ -10,10 +10,10 @@ use crate::exit::Failure;
 use crate::out;
 use crate::server::Server;
 
-/// How long each line stays before the next, so that a person can read it.
+/// The pause after each line, so that a person can read it.
 const PACE: Duration = Duration::from_millis(800);
 
-/// Tells the story, on a server if one is named.
+/// Shows the demo, on a server if one is named and otherwise in this process.
 pub(crate) async fn run(server: &Server) -> Result<(), Failure> {
     let client = server.connect_or_alone(Client::builder()).await?;
     let story = Story {

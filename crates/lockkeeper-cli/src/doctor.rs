@@ -16,7 +16,7 @@ const MESSAGE: Duration = Duration::from_secs(2);
 /// How long to wait before the message is sent again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// How often to ask the server whether anybody listens yet, because it does not say so by itself.
+/// How often to ask the server whether the other client listens yet. The server does not report it by itself.
 const POLL: Duration = Duration::from_millis(5);
 
 /// How many round trips are measured.
@@ -57,7 +57,7 @@ pub(crate) async fn run(server: &Server, json: bool) -> Result<u8, Failure> {
     let rights = rights(&client).await;
     let may_lock = rights.verdict != Verdict::Bad;
     findings.push(rights);
-    // A server that refuses everything would refuse each of them.
+    // A server that refuses everything would fail each of these checks.
     if may_lock {
         findings.push(outcome("scripts", scripts(&client).await));
         findings.push(outcome("messages", messages(&client).await));
@@ -128,7 +128,7 @@ fn clock(theirs: SystemTime) -> String {
     format!("{} {side} this machine's", out::duration(difference))
 }
 
-/// What the server says about the user's rights, and whether this user can get a lock in this namespace.
+/// Checks whether this user can get a lock in this namespace, and which missing rights the server reports.
 async fn rights(client: &Client) -> Finding {
     let tried = Mutex::new(client, &own_name(client)).try_acquire().await;
     if let Err(Error::Backend { cause, .. }) = &tried
@@ -190,7 +190,7 @@ async fn messages(client: &Client) -> Result<String, String> {
         loop {
             let begun = Instant::now();
             client.revoke(&name).await.map_err(text)?;
-            // Sent again: the first message may have been sent before the client listened.
+            // The revocation is sent again, because the first message may have been sent before the client listened.
             if let Ok(end) = tokio::time::timeout(AGAIN, guard.ended()).await {
                 return Ok((end, begun.elapsed()));
             }
@@ -206,7 +206,8 @@ async fn messages(client: &Client) -> Result<String, String> {
     }
 }
 
-/// A release must wake another client. Without the message, its waiter would ask again only after this check is over.
+/// A release must wake a waiter of another client. Without the message, that waiter would ask again only after this check is
+/// over.
 async fn wakes(client: &Client, other: &Client) -> Result<String, String> {
     let name = own_name(client);
     let text = |error: Error| error.to_string();

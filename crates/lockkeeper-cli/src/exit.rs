@@ -1,4 +1,4 @@
-//! Exit codes, and failures that carry one. Codes from 64 are those of `sysexits.h` where it has a suitable one.
+//! Exit codes, and failures that carry one. Codes from 64 on are those of `sysexits.h`, if it has a suitable one.
 
 use lockkeeper::Error;
 
@@ -79,7 +79,7 @@ impl From<Error> for Failure {
             Error::Lost { .. } | Error::NotHeld { .. } => LOST,
             _ => UNAVAILABLE,
         };
-        // The library's message names a method.
+        // The library's message names a method. This one names the option and the subcommand instead.
         let message = match &error {
             Error::OverLimit { name, limit, .. } => format!(
                 "{name:?} now has {limit} {}, fewer than requested: ask for fewer --permits, or raise the limit with `lockkeeper limit`",
@@ -102,8 +102,8 @@ pub(crate) const fn permits(number: u32) -> &'static str {
     }
 }
 
-/// Prints a message to stderr, and ignores a failure: nobody is left to tell. Text from others, such as a label or a server's
-/// answer, is escaped so that it cannot move the cursor.
+/// Prints a message to stderr. A failure is ignored, because it cannot be reported anywhere. Text from others, such as a
+/// label or a server's answer, is escaped so that it cannot move the cursor.
 pub(crate) fn say(message: &str) {
     use std::io::Write as _;
     let bold = anstyle::Style::new().bold();

@@ -1,5 +1,5 @@
-//! The history of a job: how its program ended in each of its slots. It is stored on the server as the result of the job's name, so
-//! only the claim that holds the name writes it, and it expires by itself.
+//! The history of a job: how its program ended in each slot. The server stores it as the result of the job's name. So only the
+//! claim that holds the name can write it, and it expires by itself.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use crate::look::place;
 use crate::out;
 use crate::server::Server;
 
-/// How many slots are stored: about a quarter of nights, and few enough to be read at each look at a job.
+/// How many slots are stored: about three months of nights, and few enough to be read with every look at a job.
 pub(crate) const MOST: usize = 100;
 
 /// The slots of a job, the last to end first.
@@ -21,7 +21,7 @@ pub(crate) struct History {
     slots: Vec<Entry>,
 }
 
-/// How the program ended in a slot, the last time it ran for that slot. Times are RFC 3339, UTC, by the clock of its machine.
+/// How the program's last run for a slot ended. Times are RFC 3339, UTC, by the clock of its machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) slot: String,
@@ -75,7 +75,7 @@ impl History {
         self.slots.iter().find(|entry| entry.slot == slot)
     }
 
-    /// Adds that the program has ended for a slot. Entries that ended longer than `keep` ago are removed.
+    /// Adds the end of a run for a slot, and removes entries that ended longer than `keep` ago.
     pub(crate) fn with(mut self, entry: Entry, keep: Duration, now: SystemTime) -> Self {
         let before = self.entry(&entry.slot).map_or(0, |entry| entry.runs);
         self.slots
@@ -86,7 +86,7 @@ impl History {
         self
     }
 
-    /// The text to store: with long slots and labels, only as many entries as fit.
+    /// Returns the text to store. If slots and labels are long, it has only as many of the newest entries as fit.
     pub(crate) fn into_json(mut self) -> Result<Vec<u8>, Failure> {
         loop {
             let json = serde_json::to_vec(&self);

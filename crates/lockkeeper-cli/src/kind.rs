@@ -1,4 +1,4 @@
-//! Chooses the kind of lock: a further kind is a further arm here, and an option in `args.rs`.
+//! Chooses the kind of lock. To add a kind, add an arm here and an option in `args.rs`.
 
 use std::env;
 use std::time::{Duration, SystemTime};
@@ -13,12 +13,12 @@ use crate::args::Run;
 use crate::exit::{Failure, LOST};
 use crate::slots::Slots;
 
-/// What the run holds, as the rest of the command sees it: a lease for each lock, in the order of the options, and one way to
-/// release them all. Dropping it releases them too, in the background.
+/// What the run holds: a lease for each lock, in the order of the options, and one call that releases them all. Dropping it
+/// releases them too, in the background.
 pub(crate) struct Held {
     pub(crate) leases: Vec<Lease>,
     guard: MultiGuard,
-    /// Of a job that runs once per slot.
+    /// Set if this is a job that runs once per slot.
     job: Option<ByHand>,
 }
 
@@ -28,7 +28,7 @@ impl Held {
         self.job.as_ref().and(self.leases.first()).cloned()
     }
 
-    /// Makes the release store this as the result of the job.
+    /// Makes the release store `result` as the result of the job, if there is a job.
     pub(crate) fn store(&self, result: &[u8]) -> Result<()> {
         match (&self.job, self.leases.first()) {
             (Some(job), Some(lease)) => job.store(lease.fencing_token(), result),
@@ -36,7 +36,7 @@ impl Held {
         }
     }
 
-    /// Releases; returns how much longer the lock stays unavailable to others.
+    /// Releases the locks, and returns how much longer they stay unavailable to others.
     pub(crate) async fn release(self) -> Result<Duration> {
         Ok(match self.guard.release().await? {
             Released::Kept(left) => left,
@@ -86,7 +86,7 @@ pub(crate) struct Permits {
 #[derive(Debug)]
 struct Outer {
     owner: Owner,
-    /// Those of its locks that this run wants too, with their fencing tokens.
+    /// The locks of the outer run that this run wants too, with their fencing tokens.
     locks: Vec<(String, u64)>,
 }
 
@@ -182,11 +182,11 @@ impl Wanted {
         self.semaphore
     }
 
-    /// Whether the outer run is known to have lost a lock: then this run does not even ask for it.
+    /// Returns a failure if the outer run is known to have lost a lock. Then this run does not even ask for it.
     pub(crate) async fn outlived_by_now(&self, client: &Client) -> Option<Failure> {
         let outer = self.outer.as_ref()?;
         for (name, token) in &outer.locks {
-            // Without the right to look, or without an answer, the token of the grant tells.
+            // Without the right to look, or without an answer, `outlived` compares the tokens after the grant.
             let Ok(seen) = client.inspect(name).await else {
                 continue;
             };
@@ -200,7 +200,7 @@ impl Wanted {
         None
     }
 
-    /// Whether these leases do not belong to the hold of the outer run, because that has ended meanwhile.
+    /// Returns a failure if these leases do not belong to the outer run's hold, because that hold has ended meanwhile.
     pub(crate) fn outlived(&self, leases: &[Lease]) -> Option<Failure> {
         let locks = self.outer.iter().flat_map(|outer| &outer.locks);
         let mut differ = locks.filter(|(name, token)| {
@@ -211,7 +211,7 @@ impl Wanted {
         differ.next().map(|(name, token)| outlived(name, *token))
     }
 
-    /// Waits for the locks for this long; `None`: without limit.
+    /// Acquires the locks, and waits for them for at most this long; `None`: without limit.
     pub(crate) async fn acquire(&self, client: &Client, wait: Option<Duration>) -> Result<Held> {
         let job = |slots: &Slots| {
             let job = Once::new(client, &self.names[0]).keep_for(slots.keep);
@@ -294,7 +294,7 @@ impl Outer {
         let (held, owner) = (variable("LOCKKEEPER_NAME"), variable("LOCKKEEPER_OWNER"));
         let fence = variable("LOCKKEEPER_FENCE");
         let tokens: Vec<&str> = fence.lines().collect();
-        // With several locks there is one line for each; the name of a single lock may contain line breaks.
+        // If there are several locks, each has one line. The name of a single lock may contain line breaks.
         let held: Vec<&str> = match &tokens[..] {
             [] | [_] => vec![&*held],
             _ => held.lines().collect(),

@@ -1,7 +1,7 @@
 //! The `lockkeeper` command: run a program under a lock, see who holds what.
 //!
-//! `run` is its main purpose: a job must run on one machine only, and is stopped *before* another can hold its lock. The other
-//! subcommands are for people who look at locks.
+//! `run` is its main purpose: a job runs on one machine only, and is stopped *before* another machine can hold its lock. The
+//! other subcommands are for people who look at locks.
 
 #[cfg(not(unix))]
 compile_error!("the command needs process groups and signals, so it builds on Unix only");
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let shown = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
             let asked = shown.contains(&error.kind());
-            // If the message cannot be printed, the exit code still tells.
+            // If the message cannot be printed, the exit code still reports the result.
             if asked {
                 let _ = error.print();
                 return 0.into();
@@ -62,7 +62,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything except writing output runs on this thread: the parent-death signal of a program follows the thread that started it.
+/// Everything except writing output runs on this thread, because a program gets its parent-death signal when the thread that
+/// started it ends.
 fn execute(arguments: Arguments) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

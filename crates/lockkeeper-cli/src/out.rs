@@ -32,11 +32,11 @@ pub(crate) fn cell(text: &str) -> Cell {
     Cell::new(shown(text))
 }
 
-/// The same for cells that may have colours.
+/// The same as [`table`], for cells that may have colours.
 pub(crate) fn table_of_cells(heading: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Failure> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    // Without a terminal, a program reads the output, which expects whole lines; the printing code removes colours.
+    // Without a terminal, a program reads the output and expects whole lines. The printing code removes colours.
     table.set_content_arrangement(match table.is_tty() {
         true => ContentArrangement::Dynamic,
         false => ContentArrangement::Disabled,
@@ -54,8 +54,8 @@ pub(crate) fn table_of_cells(heading: &[&str], rows: Vec<Vec<Cell>>) -> Result<(
 /// The longest text of others that is shown, in characters: longer than any name, label or claim of this library.
 const LONGEST: usize = 2048;
 
-/// Escapes text that others chose, so that it cannot move the cursor, shift a column, turn text around or hide anything. A very long
-/// text is cut.
+/// Escapes text that others chose, so that it cannot move the cursor, shift a column, reverse the direction of text or hide
+/// anything. A very long text is cut.
 pub(crate) fn shown(text: &str) -> String {
     let escape = |character: char| character.escape_default().collect();
     match text.char_indices().nth(LONGEST) {
@@ -64,7 +64,7 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
-/// The same for JSON, which is not cut: everything outside of strings stays as it is.
+/// Escapes the same characters in JSON, without cutting it. Everything outside of strings stays as it is.
 pub(crate) fn harmless(json: &str) -> String {
     escaped(json, |character| {
         let mut units = [0; 2];
@@ -92,7 +92,7 @@ fn is_seen(character: char) -> bool {
     !UNSEEN.contains(category) && !ignorable.contains(character)
 }
 
-/// A time for people: milliseconds below two seconds, whole seconds above.
+/// Formats a time for people: in milliseconds below two seconds, in whole seconds above.
 pub(crate) fn duration(time: Duration) -> String {
     let rounded = if time < Duration::from_secs(2) {
         Duration::from_millis(time.as_millis().try_into().unwrap_or(u64::MAX))

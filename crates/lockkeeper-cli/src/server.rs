@@ -1,4 +1,4 @@
-//! Which server to use, in which namespace, with which label.
+//! The options for the server, the namespace and the label.
 
 use std::env;
 use std::path::PathBuf;
@@ -14,25 +14,26 @@ const URL: &str = "redis://127.0.0.1:6379";
 /// The longest label that the library takes.
 const LONGEST_LABEL: usize = 256;
 
-/// A message about this command line, with anything removed that looks like the user and password of a URL: they may occur where
-/// no URL is expected, and without a scheme.
+/// Removes everything from a message about this command line that looks like the user and password of a URL. These may occur
+/// where no URL is expected, and without a scheme.
 pub(crate) fn hushed(text: String) -> String {
     let words = env::args_os().skip(1);
     let words: Vec<String> = words
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let mut secrets: Vec<&str> = words.iter().flat_map(|word| secrets(word)).collect();
-    // The longest first: a shorter one may be a part of it.
+    // The longest first, because a shorter one may be a part of it.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.iter().fold(text, |text, secret| {
-        // Both plain and quoted.
+        // The text may have the secret both plain and quoted.
         let quoted = secret.escape_debug().to_string();
         let text = text.replace(&format!("{secret}@"), "…@");
         text.replace(&format!("{quoted}@"), "…@")
     })
 }
 
-/// Everything before the host in a word: the whole word, the value of a long option, or the value of a short one.
+/// Returns everything before a host in a word. The URL may be the whole word, the value of a long option or the value of a short
+/// one.
 fn secrets(word: &str) -> impl Iterator<Item = &str> {
     let long = word.split_once('=').map(|(_, value)| value);
     let short = word.strip_prefix('-').filter(|it| !it.starts_with('-'));
@@ -99,7 +100,7 @@ impl Server {
         })
     }
 
-    /// Connects to the server that was named, or returns `None`. `memory://` is allowed: it is enough for a single process.
+    /// Connects to the server that was named, or, if none was, to `memory://`, which is enough for a single process.
     pub(crate) async fn connect_or_alone(
         &self,
         settings: ClientBuilder,
@@ -110,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Read here and not by the parser of the command line, which might print it.
+    /// Returns the URL that was named, if any. It is read here and not by the parser of the command line, which might print it.
     fn named_url(&self) -> Result<Option<String>, Failure> {
         let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         if let Some(url) = &self.url {
@@ -129,7 +130,7 @@ impl Server {
         Ok(Some(text.trim().to_owned()))
     }
 
-    /// `host:pid text`: what you need to find a holder, and the text of the user.
+    /// Returns `host:pid text`: machine and process, by which people find a holder, and the user's text.
     pub(crate) fn label(&self) -> Result<String, Failure> {
         let machine = rustix::system::uname();
         let machine = machine.nodename().to_string_lossy().into_owned();

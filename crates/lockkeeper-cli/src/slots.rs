@@ -1,4 +1,4 @@
-//! The slots of a job: its program runs once in each, and this module decides which ones are due. Pure.
+//! The slots of a job. Its program runs once in each slot, and this module decides which slots are due. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,10 +13,10 @@ const DAY: u64 = 86_400;
 /// The longest time for which an outcome can be stored.
 const LONGEST: Duration = Duration::from_secs(366 * DAY);
 
-/// A month of nights: enough to see whether it was a bad one.
+/// The default of `--history`: a month of nights, enough to see how the month went.
 const HISTORY: Duration = Duration::from_secs(30 * DAY);
 
-/// The Monday from which slots are counted, so that weekly slots begin on Mondays: 1970-01-05, in seconds.
+/// The Monday from which slots are counted: 1970-01-05, in seconds. So weekly slots begin on Mondays.
 const MONDAY: i64 = 4 * DAY.cast_signed();
 
 /// The longest text of a slot, in bytes: the same as for a label.
@@ -62,7 +62,7 @@ pub(crate) struct Slots {
     pub(crate) keep: Duration,
 }
 
-/// Whole seconds.
+/// The periods of a job. All times are in whole seconds.
 #[derive(Debug, Clone, Copy)]
 struct Period {
     length: i64,
@@ -97,7 +97,7 @@ impl Slots {
                 let period = Period::new(*length, *catch_up, now)?;
                 (text(period.start), Some(period))
             }
-            // Checked here: the parser of the command line does not require an option that another one excludes.
+            // Checked here, because the parser of the command line does not require an option that another one excludes.
             (_, Some(_)) if *catch_up > 0 => {
                 return Err(Failure::usage(
                     "--catch-up counts periods, so it needs --once-per and cannot be used with --slot",
@@ -149,7 +149,7 @@ impl Slots {
         Ok(())
     }
 
-    /// What to do next: this is the history, and the run has already tried these slots.
+    /// Returns what to do next, according to the history and to the slots that the run has already tried.
     pub(crate) fn due(&self, history: &History, tried: &[String], now: SystemTime) -> Due {
         let stands = |slot: &str| {
             let entry = history.entry(slot)?.clone();
@@ -210,13 +210,14 @@ impl Period {
         moment - (moment - MONDAY).rem_euclid(self.length)
     }
 
-    /// From the start of the first period that can be caught up with to the end of the current one.
+    /// How long it is from the start of the first period that can be caught up with to the end of the current one.
     fn span(self) -> Duration {
         let periods = i64::from(self.catch_up) + 1;
         Duration::from_secs((self.length * periods).unsigned_abs())
     }
 
-    /// The newest periods between the last one that is done and the current one, in order. A job that was never done has missed none.
+    /// Returns the newest periods between the last one that is done and the current one, oldest first. A job that was never done
+    /// has missed none.
     fn missed(self, history: &History) -> Vec<String> {
         let done = history.entries().iter().filter(|entry| entry.is_done());
         let begun = done.filter_map(|entry| moment(&entry.slot));
@@ -239,7 +240,7 @@ fn text(start: i64) -> String {
     humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + start).to_string()
 }
 
-/// When a slot begins whose name comes from [`text`].
+/// Returns when a slot begins, if its name comes from [`text`].
 fn moment(slot: &str) -> Option<i64> {
     let start = humantime::parse_rfc3339(slot).ok()?;
     let start = start.duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -338,7 +339,7 @@ mod tests {
         );
         let later = at("2026-11-24T15:38:12Z");
         assert_eq!(patient.due(&failed, &[], later), Due::Run("a".to_owned()));
-        // If this clock is behind, the time left is still at most a minute.
+        // If this machine's clock is behind, the time left is still at most a minute.
         let behind = at("2026-11-24T14:00:00Z");
         assert!(
             matches!(patient.due(&failed, &[], behind), Due::Later(_, left) if left.as_secs() == 60)
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(due(2, &[(20, 0)]), [22, 23, 24]);
         assert_eq!(due(0, &[(20, 0)]), [24]);
         assert_eq!(due(9, &[(20, 0)]), [21, 22, 23, 24]);
-        // A failed slot counts as missed; slots skipped before the last one that is done do not.
+        // A failed slot counts as missed. Slots that were skipped before the last one that is done do not.
         assert_eq!(due(9, &[(18, 0), (20, 0), (22, 1)]), [21, 22, 23, 24]);
         assert_eq!(due(9, &[(20, 0), (24, 0)]), [21, 22, 23]);
         // Nothing is known about earlier slots.

@@ -32,20 +32,20 @@ pub use leases::*;
 pub use outside::*;
 pub use waiting::*;
 
-/// Long enough that nothing in a test ends by it unless the test says so.
+/// Long enough that nothing in a test ends by it, unless the test says so.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Far below [`LONG`]: what comes within this came by a message, not by a lease that ended.
+/// Far below [`LONG`]: what comes within this time came by a message, not at the end of a lease.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A lease that a test waits out.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A lease that is to be renewed, also where a slow machine stands still for a second.
+/// A lease that is renewed, even if a slow machine stands still for a second.
 const RENEWED: Duration = Duration::from_millis(1_500);
 
-/// Makes a module of tests: `contract!(mutex, Mutex, MySite::start().await?, flavor = "multi_thread")`. Of a
-/// [`Redlock`](lockkeeper::Redlock) it is `common_contract!`, which has what fits one.
+/// Makes a module of tests: `contract!(mutex, Mutex, MySite::start().await?, flavor = "multi_thread")`. For a
+/// [`Redlock`](lockkeeper::Redlock) use `common_contract!`, which has the tests that apply to it.
 #[macro_export]
 macro_rules! contract {
     ($module:ident, $subject:ty, $site:expr, $($runtime:tt)*) => {
@@ -68,7 +68,7 @@ macro_rules! contract {
     };
 }
 
-/// The part of the contract that a lock over several servers has, too.
+/// The part of the contract that also applies to a lock over several servers.
 #[macro_export]
 macro_rules! common_contract {
     ($module:ident, $subject:ty, $site:expr, $($runtime:tt)*) => {
@@ -126,7 +126,7 @@ fn settings() -> ClientBuilder {
     Client::builder().ttl(LONG)
 }
 
-/// What one process has of clients.
+/// The clients of one process.
 async fn clients(site: &dyn Site) -> Result<Vec<Client>> {
     connect(site, settings(), |store| store).await
 }
@@ -136,7 +136,7 @@ async fn client(site: &dyn Site) -> Result<Client> {
     site.client(settings()).await
 }
 
-/// For which reason something failed, if that was the loss of its lease.
+/// The reason of an error, if that is the loss of a lease.
 fn lost(error: &Option<Error>) -> Option<LossReason> {
     match error {
         Some(Error::Lost { reason, .. }) => Some(*reason),
@@ -144,7 +144,7 @@ fn lost(error: &Option<Error>) -> Option<LossReason> {
     }
 }
 
-/// The lock must become free soon, without waiting for a lease to end.
+/// Checks that the lock becomes free soon, without waiting for a lease to end.
 async fn expect_free<S: Common>(clients: &[Client], name: &str) -> Result<()> {
     let contender = S::Contender::over(clients, name);
     let guard = contender.acquire().wait_for(SOON).await?;

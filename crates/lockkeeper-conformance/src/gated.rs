@@ -1,5 +1,5 @@
-//! Dropping futures in the middle: a store that stops around every request, so that there is a middle even in the
-//! embedded engine, and a wrapper that drops a future after its k-th poll.
+//! Dropping futures halfway: a store that yields around every request, so that there is a halfway point even in the embedded
+//! engine, and a wrapper that drops a future after its k-th poll.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Store for GatedStore {
     }
 }
 
-/// Polls a future at most `polls` times and drops it then; `None` if it was not ready by that time.
+/// Polls a future at most `polls` times and then drops it; `None` if it was not ready by then.
 pub fn drop_after<F: Future>(future: F, polls: usize) -> DropAfter<F> {
     DropAfter {
         future: Some(Box::pin(future)),

@@ -1,8 +1,8 @@
-//! When which lease was valid: a record made by the holders themselves, and the check that it was allowed.
+//! A record of when each lease was valid, written by the holders themselves, and a check that no two overlap wrongly.
 //!
-//! A holder writes down the grant after it was told of it and the end before it releases, so what is recorded lies within
-//! what was valid: an overlap in the record is an overlap of leases. Moments are boot time and can be compared between the
-//! processes of one machine.
+//! A holder records the grant after it learns of it, and the end before it releases. So the record lies within the time in which
+//! the lease was valid, and an overlap in the record is an overlap of leases. Moments are boot time, so processes on one machine
+//! can be compared.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use lockkeeper::Lease;
 use lockkeeper_core::clock::{BootClock, Clock, Moment};
 use parking_lot::Mutex;
 
-/// A time in which a lease was valid.
+/// A time span in which a lease was valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidSpan {
     /// From the grant, nanoseconds.
@@ -23,18 +23,18 @@ pub struct ValidSpan {
     pub token: u64,
     /// Whether others may hold beside it, with the same token.
     pub shared: bool,
-    /// Whose it was.
+    /// The holder's name.
     pub holder: String,
 }
 
 impl ValidSpan {
-    /// Of this lease, whose holder was told of it at `from`.
+    /// The span of this lease until now; its holder learned of the grant at `from`.
     ///
     /// # Errors
     ///
-    /// If it is not valid any more.
+    /// If the lease is no longer valid.
     pub fn until_now(from: u64, lease: &Lease, shared: bool, holder: String) -> Result<Self> {
-        // Read before the look, which says that it was true then.
+        // Read before the check, which shows that the lease was still valid at that moment.
         let until = now();
         lease.ensure_held()?;
         Ok(Self {
@@ -78,7 +78,7 @@ impl FromStr for ValidSpan {
     }
 }
 
-/// The present moment for a record, nanoseconds.
+/// The current moment for a record, nanoseconds.
 pub fn now() -> u64 {
     let elapsed = BootClock
         .now()
@@ -86,17 +86,18 @@ pub fn now() -> u64 {
     u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What a server that has lost what it granted explains.
+/// Explains violations by a server that has lost grants.
 pub trait Excuses {
-    /// Whether the two may have been valid at once: what the earlier one was granted is lost. Its token is the smaller one.
+    /// Whether the two may have been valid at the same time, because the server lost the earlier one's grant. The earlier one has
+    /// the smaller token.
     fn at_once(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool;
 
-    /// Whether the later one, which shares its token, may have joined others with it that the server remembers although they
-    /// were released: what the earlier one was granted since is lost. Its token is the larger one.
+    /// Whether the later one, whose token is shared, may have joined released holders of that token which the server still
+    /// remembers, because it lost the earlier one's grant since. The earlier one has the larger token.
     fn joins(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool;
 }
 
-/// Nothing is excused.
+/// Excuses nothing.
 impl Excuses for () {
     fn at_once(&self, _: &ValidSpan, _: &ValidSpan) -> bool {
         false
@@ -107,27 +108,27 @@ impl Excuses for () {
     }
 }
 
-/// All times in which leases of one lock were valid.
+/// All spans in which leases of one lock were valid.
 #[derive(Debug, Default)]
 pub struct History(Mutex<Vec<ValidSpan>>);
 
 impl History {
-    /// Writes one down.
+    /// Records a span.
     pub fn record(&self, span: ValidSpan) {
         self.0.lock().push(span);
     }
 
-    /// Checks that no two were valid at once, unless they share a token, and that tokens increase with time; returns how many
-    /// there were.
+    /// Checks that no two leases were valid at the same time, unless they share a token, and that tokens increase with time.
+    /// Returns the number of leases.
     ///
     /// # Errors
     ///
-    /// The two that should not have been.
+    /// The first two that violate this.
     pub fn check(&self) -> Result<usize> {
         self.check_unless(&())
     }
 
-    /// The same, but for what is excused.
+    /// The same, except for what `excuses` allows.
     ///
     /// # Errors
     ///
@@ -136,7 +137,7 @@ impl History {
         let mut spans = self.0.lock().clone();
         spans.sort_by_key(|span| span.from);
         let mut going_on: Vec<&ValidSpan> = Vec::new();
-        // Of those that are over, the one with the largest token, and the same of those that shared theirs with nobody.
+        // Of the spans that have ended: the one with the largest token, and the one with the largest token that was not shared.
         let (mut last, mut last_alone): (Option<&ValidSpan>, Option<&ValidSpan>) = (None, None);
         for span in &spans {
             ensure!(span.from <= span.until, "time runs backwards: {span}");
@@ -248,7 +249,7 @@ mod tests {
         assert!(error.to_string().contains("increase"), "{error}");
     }
 
-    /// What was granted with token 8 is lost before the moment 5.
+    /// Grants with token 8 are lost before moment 5.
     struct Lost;
 
     impl Excuses for Lost {

@@ -1,12 +1,12 @@
-//! Tests for a store of your own, over another client library: what the engine asks of a [`Store`](lockkeeper_core::store::Store), and what seven kinds
-//! of lock must do over it. The stores of Lockkeeper pass the same tests.
+//! Tests for your own store over another client library: what the engine requires of a [`Store`](lockkeeper_core::store::Store),
+//! and what seven kinds of lock must do over it. Lockkeeper's own stores pass the same tests.
 //!
-//! Implement [`Site`](site::Site): how a test makes a store, and how it executes a command as another client would. [`everything!`] then makes
-//! some 250 tests. Your crate needs these for its tests: `lockkeeper-conformance`, `lockkeeper-core`, `async-trait`, and `tokio` with `macros`, `time` and
-//! `rt-multi-thread`.
+//! Implement [`Site`](site::Site): how a test makes a store, and how it executes a command as another client would. [`everything!`]
+//! then makes some 250 tests. Your crate needs these dependencies for its tests: `lockkeeper-conformance`, `lockkeeper-core`,
+//! `async-trait`, and `tokio` with `macros`, `time` and `rt-multi-thread`.
 //!
-//! What the suite does not try, because it takes a server that fails: that messages come again after a lost connection, and that a reply of
-//! another request is given to nobody. `lockkeeper-redis` has such tests for its own store.
+//! The suite does not test what takes a failing server: that messages arrive again after a lost connection, and that no request
+//! gets the reply of another one. `lockkeeper-redis` has such tests for its own store.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -54,11 +54,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`site`] | where a test runs |
-//! | [`mod@store`] | what the engine asks of a store |
+//! | [`mod@store`] | what the engine requires of a store |
 //! | [`mod@contract`] | what every kind of lock must do |
 //! | [`subject`] | which kinds these are |
-//! | [`history`] | when which lease was valid, and whether that was allowed |
-//! | [`gated`] | a store that stops around every request, and futures dropped in the middle |
+//! | [`history`] | when each lease was valid, and whether that was allowed |
+//! | [`gated`] | a store that yields around every request, and futures that are dropped halfway |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -73,10 +73,10 @@ pub use anyhow::Result;
 #[doc(hidden)]
 pub use lockkeeper;
 
-/// Makes all tests of one site, in modules called `store`, `mutex`, `reentrant`, `fair`, `writers`, `readers`, `election` and `semaphore`: call it in a
-/// module of its own if yours has such names.
+/// Makes all tests of one site, in modules called `store`, `mutex`, `reentrant`, `fair`, `writers`, `readers`, `election` and
+/// `semaphore`. If your module has such names, call it in a separate module.
 ///
-/// The first argument is an expression that makes a site; each test evaluates it. The rest is passed to `#[tokio::test]`.
+/// The first argument is an expression that makes a site; each test evaluates it. The other arguments go to `#[tokio::test]`.
 #[macro_export]
 macro_rules! everything {
     ($site:expr) => {

@@ -1,4 +1,4 @@
-//! Where a test runs: a server of the test's own, whatever it is, by the same words.
+//! Where a test runs: a server of its own, of any kind, behind the same methods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::store::Store;
 
-/// A server to make clients of, and to meddle with as a stranger.
+/// A server for the clients of a test, on which the test can also act as another client.
 #[async_trait]
 pub trait Site: Send + Sync {
     /// A new connection.
     async fn store(&self) -> Result<Arc<dyn Store>>;
 
-    /// A new connection to each server there is.
+    /// A new connection to each of the servers.
     async fn stores(&self) -> Result<Vec<Arc<dyn Store>>> {
         Ok(vec![self.store().await?])
     }
@@ -23,27 +23,27 @@ pub trait Site: Send + Sync {
     /// Executes one command as another client would, and returns its reply as text; nil is empty.
     async fn command(&self, words: &[&str]) -> Result<String>;
 
-    /// A client with these settings on a connection of its own.
+    /// A client with these settings on its own connection.
     async fn client(&self, settings: ClientBuilder) -> Result<Client> {
         Ok(settings.build(self.store().await?)?)
     }
 
-    /// Every key there is.
+    /// Every key on the server.
     async fn keys(&self) -> Result<Vec<String>>;
 
-    /// How many clients listen on a channel. The default asks one server: of a cluster, add up those of all primaries.
+    /// How many clients listen on a channel. The default asks one server: for a cluster, add up all primaries.
     async fn listeners(&self, channel: &str) -> Result<u64> {
         let script = "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]";
         let listeners = self.command(&["EVAL", script, "0", channel]).await?;
         Ok(listeners.parse()?)
     }
 
-    /// Makes the server forget every script that it was taught. The default tells one server: of a cluster, tell all primaries.
+    /// Makes the server forget every loaded script. The default asks one server: for a cluster, do it on all primaries.
     async fn forget_scripts(&self) -> Result<()> {
         self.command(&["SCRIPT", "FLUSH"]).await.map(drop)
     }
 
-    /// Waits until a key is not there. Polls, because a server tells nobody.
+    /// Waits until a key does not exist. Polls, because a server reports no such change.
     async fn vanished(&self, key: &str) -> Result<()> {
         while self.command(&["EXISTS", key]).await? != "0" {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -52,7 +52,7 @@ pub trait Site: Send + Sync {
     }
 }
 
-/// Several servers that have nothing to do with one another. What is done to one is done to all.
+/// Several independent servers. What is done to one is done to all.
 #[derive(Debug)]
 pub struct Several<S>(pub Vec<S>);
 
@@ -70,7 +70,7 @@ impl<S: Site> Site for Several<S> {
         Ok(stores)
     }
 
-    /// The first server's reply.
+    /// Returns the first server's reply.
     async fn command(&self, words: &[&str]) -> Result<String> {
         let mut replies = Vec::new();
         for site in &self.0 {
@@ -79,7 +79,7 @@ impl<S: Site> Site for Several<S> {
         Ok(replies.swap_remove(0))
     }
 
-    /// Those of all, each once.
+    /// The keys of all servers, each once.
     async fn keys(&self) -> Result<Vec<String>> {
         let mut keys = BTreeSet::new();
         for site in &self.0 {

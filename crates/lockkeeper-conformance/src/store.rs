@@ -1,4 +1,4 @@
-//! What the engine asks of a [`Store`]. [`store_contract!`](crate::store_contract!) makes a test of each promise.
+//! What the engine requires of a [`Store`]. [`store_contract!`](crate::store_contract!) makes a test of each promise.
 #![expect(missing_docs, reason = "a test says by its name what it tests")]
 
 use std::fmt::Display;
@@ -56,13 +56,13 @@ macro_rules! store_contract {
 /// Longer than any test takes.
 const TTL: &str = "600000";
 
-/// For a message that is to come, on a machine that has other work.
+/// The patience for an expected message, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A number for each request: the one that a reply repeats.
+/// A number for each request, which its reply repeats.
 static REQUESTS: AtomicU64 = AtomicU64::new(1);
 
-/// A mutex on the server, by its scripts. All its keys are of one slot.
+/// A mutex on the server, used through its scripts. All its keys are in one slot.
 struct Name(String);
 
 impl Name {
@@ -79,7 +79,7 @@ impl Name {
         Call::new(ScriptCall::new(script, keys, args), request, form, PATIENCE)
     }
 
-    /// Where its release is told.
+    /// The channel on which its release is published.
     fn channel(&self) -> String {
         format!("{}:wake", self.0)
     }
@@ -109,7 +109,7 @@ impl Name {
         self.call(&lock::RELEASE_THIN, form, &args)
     }
 
-    /// Tells all who listen, once.
+    /// Sends one message to all subscribers.
     async fn tell(&self, store: &dyn Store) -> Result<()> {
         expect(store.call(self.acquire("teller")).await, Status::Granted)?;
         expect(store.call(self.release("teller")).await, Status::Released)?;
@@ -121,14 +121,14 @@ impl Name {
     }
 }
 
-/// The answer, if it is this one.
+/// The reply, if it has this status.
 fn expect(reply: Result<Reply, StoreError>, status: Status) -> Result<Reply> {
     let reply = reply?;
     ensure!(reply.status() == status, "{reply:?}, not {status:?}");
     Ok(reply)
 }
 
-/// The error of what must not succeed.
+/// The error of a call that must not succeed.
 fn refused<T>(result: Result<T, StoreError>) -> Result<StoreError> {
     result.err().context("it was done")
 }
@@ -214,7 +214,7 @@ pub async fn calls_reach_the_server_in_the_order_of_their_first_polls(
 ) -> Result<()> {
     let store = site.store().await?;
     for round in 0..200 {
-        // By their texts once, and then by what the server knows them by.
+        // First as texts, and then by SHA-1.
         let form = if round == 0 { Form::Source } else { Form::Sha };
         let name = Name::new("name");
         let (first, second, third) = tokio::join!(
@@ -310,7 +310,7 @@ pub async fn a_message_after_a_confirmed_subscription_arrives(site: &dyn Site) -
     let mut events = events(&*store)?;
     for round in 0..300 {
         let name = Name::new(&format!("name{round}"));
-        // One request is all that lies between the confirmation and the message.
+        // Only one request comes between the confirmation and the message.
         expect(other.call(name.acquire("a")).await, Status::Granted)?;
         store.subscribe(&name.channel()).await?;
         expect(other.call(name.release("a")).await, Status::Released)?;
@@ -332,7 +332,8 @@ pub async fn a_channel_is_subscribed_to_once_and_until_it_is_not(site: &dyn Site
     name.tell(&*other).await?;
     store.unsubscribe(&name.channel()).await?;
     store.unsubscribe(&Name::new("never").channel()).await?;
-    // In a cluster the two may come by two servers, and in either order; one that is not to come would be there by then.
+    // In a cluster the two messages may come from two servers, in either order. A message that must not come would have arrived by
+    // then.
     store.subscribe(&last.channel()).await?;
     last.tell(&*other).await?;
     let event = next(&mut events).await?;

@@ -1,4 +1,4 @@
-//! What a test is about: one kind of lock, by the words that all kinds share.
+//! The subject of a test: one kind of lock, with the methods that all kinds share.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::site::Site;
 
 /// A [`Subject`], or a Redlock on all servers of a site.
 ///
-/// What does not fit the Redlock: `min_hold`, which it does not have; inspecting, revoking and forcing, which are about one
-/// server; the report of closing, which each client makes of its own part; and bad names, which it refuses before there is
-/// anything to acquire. Nor does a real server that has just been started, which stays out for one longest ttl, longer than the
-/// suite waits.
+/// What does not apply to the Redlock: `min_hold`, which it does not have; inspecting, revoking and forcing, which concern one
+/// server; the report of closing, which each client makes for its own part; and bad names, which it refuses before there is
+/// anything to acquire. Nor does a real server that has just been started apply: it is quarantined for one longest ttl, longer than
+/// the suite waits.
 pub trait Common: Lock {
     /// As [`Subject::Contender`].
     type Contender: Common;
@@ -27,7 +27,7 @@ pub trait Common: Lock {
     /// As [`Subject::HELD`].
     const HELD: &'static str;
 
-    /// The lock called `name`, which must be a good one, on the servers of these clients.
+    /// The lock called `name`, which must be valid, on the servers of these clients.
     fn over(clients: &[Client], name: &str) -> Self;
 }
 
@@ -54,11 +54,11 @@ impl Common for Redlock {
     }
 }
 
-/// The clients of one process, one for each server of a site, by connections of their own that go `through` this.
+/// The clients of one process, one for each server of a site. Each has its own connection, wrapped by `through`.
 ///
 /// # Errors
 ///
-/// If one cannot connect.
+/// If one of them cannot connect.
 pub async fn connect(
     site: &dyn Site,
     settings: ClientBuilder,
@@ -71,13 +71,13 @@ pub async fn connect(
 
 /// A kind of lock on one server, or one mode of it.
 pub trait Subject: Lock<Guard: SingleServer> {
-    /// What its holders exclude and are excluded by: of most kinds it itself.
+    /// The kind that its holders exclude and are excluded by: for most kinds, the kind itself.
     type Contender: Subject;
 
-    /// Whether its holders hold together.
+    /// Whether several holders can hold at the same time.
     const SHARED: bool = false;
 
-    /// The key that stands on the server while it is held by the name `name`.
+    /// The key that exists on the server while the name `name` is held.
     const HELD: &'static str = "lockkeeper:name";
 
     /// The lock called `name`.
@@ -92,7 +92,7 @@ impl Subject for Mutex {
     }
 }
 
-/// Of owners that never meet themselves: each acquisition is for a new one.
+/// With owners that never meet themselves: each acquisition has a new one.
 impl Subject for ReentrantLock {
     type Contender = Self;
 
@@ -117,7 +117,7 @@ impl Subject for Election {
     }
 }
 
-/// A read-write lock, by its writers.
+/// A read-write lock, from its writers' side.
 impl Subject for Writer {
     type Contender = Self;
 
@@ -126,7 +126,7 @@ impl Subject for Writer {
     }
 }
 
-/// A read-write lock, by its readers.
+/// A read-write lock, from its readers' side.
 impl Subject for Reader {
     type Contender = Writer;
 

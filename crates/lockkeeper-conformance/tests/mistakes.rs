@@ -1,4 +1,4 @@
-//! Stores that break one promise each, which the suite must find.
+//! Stores that each break one promise, which the suite must find.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ enum Mistake {
     GoesOnAfterTheEnd,
 }
 
-/// The embedded engine, by stores with this mistake.
+/// The embedded engine, with this mistake in its store.
 struct Mistaken(Mistake, MemoryStore);
 
 #[async_trait]
@@ -125,7 +125,7 @@ impl Store for Wrong {
     }
 }
 
-/// For each mistake the promise by which it is found. A store without one keeps it.
+/// For each mistake, the promise that finds it. A store without mistakes keeps that promise.
 macro_rules! found {
     ($($test:ident: $mistake:ident by $promise:ident)*) => {$(
         #[tokio::test(start_paused = true)]

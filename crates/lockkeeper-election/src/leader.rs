@@ -19,7 +19,7 @@ use crate::protocol;
 pub struct Leader {
     /// The term: the fencing token of the leadership, larger for every later one.
     pub term: FencingToken,
-    /// The value by which the leader is known. Empty until the leader has sent it, a moment after its election.
+    /// The leader's value, usually its address. Empty until the leader has sent it, a moment after its election.
     pub value: String,
     /// The [label](lockkeeper_core::ClientBuilder::label) of the leader's client; `None` if it has none or has not
     /// sent it yet.
@@ -35,8 +35,8 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// A leader with this term, value and claim and nothing else: for tests of your own code, which can set the other
-    /// fields.
+    /// Creates a leader with this term, value and claim and nothing else, for tests of your own code. A test can set
+    /// the other fields.
     ///
     /// # Examples
     ///
@@ -102,14 +102,14 @@ impl Leader {
     }
 }
 
-/// A stream of what [`Election::leader`](crate::Election::leader) returns: the current answer first, then each
-/// change. `None` means that nobody leads. Made by [`Election::observe`](crate::Election::observe).
+/// A stream that gives what [`Election::leader`](crate::Election::leader) returns: the current answer first, then each
+/// change. `None` means that nobody leads. [`Election::observe`](crate::Election::observe) creates it.
 ///
 /// Terms never go back, whichever server answers. The stream asks the server when a message from a leader arrives,
 /// when the connection was lost, and otherwise every third of the [waiter
-/// ttl](lockkeeper_core::ClientBuilder::waiter_ttl); so it notices a dead leader and a lost message. If several
-/// changes happen between two of these moments, it returns only the last. Each stream asks for itself: one per
-/// process is enough.
+/// ttl](lockkeeper_core::ClientBuilder::waiter_ttl), so it notices a dead leader and a lost message. If several
+/// changes happen between two of these requests, it returns only the last. Each stream sends its own requests; one
+/// stream per process is enough.
 ///
 /// While the server does not answer, the stream waits. It ends after an error that repeating cannot fix: the client
 /// was closed, the server refuses, or the name is invalid or holds something else.
@@ -199,7 +199,7 @@ impl Observing {
         loop {
             match &mut self.watch {
                 Some(watch) => watch.changed().await?,
-                // Subscribe before the first question, so that a change after it is heard.
+                // Subscribe before the first request, so that no change after it is missed.
                 None => self.watch = Some(self.target.watch()?),
             }
             match Leader::of(&self.target).await {
@@ -210,7 +210,7 @@ impl Observing {
         }
     }
 
-    /// Whether this differs from the last answer and is not older than it.
+    /// Whether this answer differs from the last one and is not older.
     fn is_news(&mut self, leader: Option<&Leader>) -> bool {
         let (order, leads) = (leader.map(Leader::order), leader.is_some());
         let is_same = self.told == Some(leads) && (!leads || order == self.last);

@@ -1,4 +1,4 @@
-//! What a leader holds.
+//! The guard that a leader holds.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,9 +16,9 @@ use crate::protocol::{self, FIRST};
 
 /// The leadership of an [`Election`](crate::Election). Dereferences to its [`Lease`].
 ///
-/// Dropping it resigns in the background; [`resign`](Self::resign) waits for the server to confirm. Bind it to a
-/// name: `let _ = …` drops it at once, and so resigns. `leadership.clone()` gives a `Lease`, with which other code
-/// can see whether it still leads: [`Lease::end`] is `None` while it does.
+/// Dropping it resigns in the background; [`resign`](Self::resign) waits for the server to confirm. Bind it to a name:
+/// `let _ = …` drops it at once, and so resigns. `leadership.clone()` returns a `Lease`, which lets other code check
+/// whether it still leads: [`Lease::end`] is `None` while it does.
 #[must_use = "dropping a leadership resigns"]
 pub struct Leadership {
     hold: Hold,
@@ -43,7 +43,7 @@ impl Leadership {
         self.hold.fencing_token()
     }
 
-    /// Returns whether it still leads. It only compares clocks and sends nothing, so it is cheap enough for a
+    /// Returns whether it still leads. This only compares clocks and sends nothing, so it is cheap enough for a
     /// readiness probe, and correct even if no task ran in time.
     ///
     /// It becomes false before another candidate can lead. It stays true while a renewal is unanswered, because the
@@ -54,8 +54,8 @@ impl Leadership {
 
     /// Changes the value that observers see.
     ///
-    /// When it returns `Ok`, the server has the value, or a later one that this leadership has proclaimed since, and
-    /// has notified the observers.
+    /// When it returns `Ok`, the server has stored the value, or a later one that this leadership has proclaimed
+    /// since, and has notified the observers.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl Leadership {
         }
     }
 
-    /// Whether the reply is one that a leader gets. Any other reply says what became of the claim.
+    /// Checks that the reply is one that a leader gets. After any other reply, it asks what became of the claim.
     async fn leads(&self, reply: &Reply, expected: Status) -> Result<()> {
         if reply.status() == expected {
             return Ok(());

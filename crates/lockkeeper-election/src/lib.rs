@@ -1,6 +1,6 @@
 //! Exactly one of many instances in charge, and everybody knows which.
 //!
-//! Users depend on `lockkeeper`, which has these types as `lockkeeper::Election` and so on.
+//! Use it through the crate `lockkeeper`, which re-exports these types: `lockkeeper::Election` and so on.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -39,21 +39,21 @@ const LARGEST: usize = 1_024;
 /// The most candidates that are returned: more than anybody reads.
 const MOST_CANDIDATES: u32 = 1_000;
 
-/// An election: of all candidates under a name one at a time leads, in the order in which they asked.
+/// Elects a leader: of all candidates for one name, one at a time leads, in the order in which they asked.
 ///
 /// # Which lock should I use?
 ///
-/// Use this one if one of many instances is to be in charge for as long as it lives, and others must know which one
-/// and how to reach it. If nobody needs to know, a [fair
-/// lock](https://docs.rs/lockkeeper/latest/lockkeeper/struct.FairLock.html) is enough; for work that is to be done
+/// Use this one if one of many instances must be in charge for as long as it lives, and others must know which one and
+/// how to reach it. If nobody needs to know, a [fair
+/// lock](https://docs.rs/lockkeeper/latest/lockkeeper/struct.FairLock.html) is enough; for work that must be done
 /// once, use [`Once`](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Once.html).
 ///
 /// # How it works
 ///
 /// Candidates wait in a queue on the server. The leader has a lease, which is renewed, and a *term*: its fencing
-/// token, larger for every later leader. When it resigns, the same script makes the next candidate the leader and
-/// tells it by one message; when it dies, the next one leads after the end of its lease. The [value](Self::value) by
-/// which it is known is stored with its claim and deleted with it.
+/// token, larger for every later leader. When the leader resigns, the same script makes the next candidate the leader
+/// and notifies it with one message. When the leader dies, the next candidate leads after the end of the lease. The
+/// leader's [value](Self::value), for example its address, is stored with its claim and deleted with it.
 ///
 /// # Examples
 ///
@@ -87,12 +87,12 @@ const MOST_CANDIDATES: u32 = 1_000;
 ///   candidate asks, usually within milliseconds, and at the latest a third of the [waiter
 ///   ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later. A candidate that dies just as it becomes the leader
 ///   costs one waiter ttl.
-/// - **That observers know at once.** A message tells them of every new leader. A lost message, or a dead leader,
-///   they notice by themselves within a third of the waiter ttl. What an observer knows may be out of date: pass the
-///   term to whatever the leader changes, so that it can refuse an older one.
+/// - **That observers know at once.** A message tells them about every new leader. If the message is lost or the
+///   leader dies, they notice by themselves within a third of the waiter ttl. What an observer knows may be out of
+///   date: pass the term to each resource that the leader changes, so that the resource can refuse an older one.
 /// - **One leader when the server loses data.** This is true of every lease: after a failover that lost the grant,
 ///   two candidates may both consider themselves the leader for up to one ttl. The later one has the larger term.
-/// - **A vote.** The order of asking decides, not which candidate is fit to lead: start only candidates that are.
+/// - **A vote.** The order of asking decides, not which candidate is fit to lead: start only candidates that are fit.
 #[derive(Clone)]
 pub struct Election {
     target: Target,
@@ -110,9 +110,8 @@ impl Election {
         Self { target, label }
     }
 
-    /// Sets the value that observers see while this candidate leads, usually the address at which it can be reached.
-    /// At most 1,024 bytes; a longer value is reported by the first campaign. [`Leadership::proclaim`] changes it
-    /// later.
+    /// Sets the value that observers see while this candidate leads, usually the address at which others reach it. At
+    /// most 1,024 bytes; a longer value is reported by the first campaign. [`Leadership::proclaim`] changes it later.
     #[must_use]
     pub fn value(&self, value: impl AsRef<str>) -> Self {
         let (value, label) = (value.as_ref(), self.label.clone());
@@ -126,7 +125,7 @@ impl Election {
         }
     }
 
-    /// Waits in the queue of candidates, without a time limit unless you set one, and then leads.
+    /// Joins the queue of candidates and waits until this candidate leads, without a time limit unless you set one.
     ///
     /// When it returns `Ok`, nobody else leads, and the lease of this leadership is renewed while it lives. The value
     /// is sent in the background, so observers know it a moment later.
@@ -168,24 +167,25 @@ impl Election {
         Acquire::new(self.target.clone())
     }
 
-    /// Campaigns, runs the work while it leads, and campaigns again whenever it no longer leads, until the work
-    /// returns [`Break`](ControlFlow::Break).
+    /// Campaigns, runs the work while it leads, and campaigns again when it no longer leads, until the work returns
+    /// [`Break`](ControlFlow::Break).
     ///
-    /// When the leadership is lost, the work is dropped at one of its await points, before another candidate can
-    /// lead. Work that returns [`Continue`](ControlFlow::Continue) resigns and rejoins at the end of the queue. Work
-    /// that returns `Break` resigns, and its value is returned. Work that ends just as its leadership is lost counts
-    /// as stopped. If a task that the work has started still has a clone of the `Arc<Leadership>`, this method waits
-    /// until it is dropped, and continues to lead meanwhile.
+    /// When the leadership is lost, the work is dropped at one of its await points, before another candidate can lead.
+    /// Work that returns [`Continue`](ControlFlow::Continue) resigns and rejoins at the end of the queue. Work that
+    /// returns `Break` resigns, and its value is returned. Work that ends just as its leadership is lost counts as
+    /// stopped. If a task that the work started still has a clone of the `Arc<Leadership>`, this method waits until
+    /// the clone is dropped, and continues to lead meanwhile.
     ///
     /// # Errors
     ///
-    /// As for [`campaign`](Self::campaign), except for [transient](Error::is_transient) errors: after those it
+    /// As for [`campaign`](Self::campaign), except for [transient](Error::is_transient) errors, after which it
     /// campaigns again.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future drops the work and resigns in the background, or withdraws from the queue.
-    /// For an orderly stop, let the work return `Break` when it is told to, and drop the future while it waits.
+    /// Cancel safe: dropping the future drops the work and resigns in the background, or withdraws from the queue. For
+    /// an orderly stop, let the work return `Break` when your program asks it to, and drop the future if it is
+    /// waiting.
     ///
     /// # Examples
     ///
@@ -218,12 +218,12 @@ impl Election {
                 Err(error) => return Err(error),
             };
             let lease = Lease::clone(&leadership);
-            // A loss is not reported: somebody else may lead, and this candidate rejoins the queue.
+            // A loss is not reported: another candidate may lead, and this one rejoins the queue.
             let Ok(done) = lease.run(work(Arc::clone(&leadership))).await else {
                 continue;
             };
             match Arc::into_inner(leadership) {
-                // An unanswered release is repeated in the background, and the work is done.
+                // The result is ignored: an unanswered release is repeated in the background, and the work is done.
                 Some(leadership) => drop(leadership.resign().await),
                 None => drop(lease.ended().await),
             }
@@ -253,14 +253,14 @@ impl Election {
         Leader::of(&self.target).await
     }
 
-    /// Returns a stream of what [`leader`](Self::leader) returns, now and at each change, in the order of terms: see
-    /// [`Leaders`].
+    /// Returns a stream that gives what [`leader`](Self::leader) returns, now and at each change, in the order of
+    /// terms. See [`Leaders`].
     pub fn observe(&self) -> Leaders {
         Leaders::new(self.target.clone())
     }
 
-    /// Returns the candidates that wait to lead, in order, at most the first 1,000; for [`Leadership::hand_over_to`].
-    /// Dead candidates count until they are passed over.
+    /// Returns the candidates that wait to lead, in order, at most the first 1,000. Use it to choose one for
+    /// [`Leadership::hand_over_to`]. Dead candidates count until they are passed over.
     ///
     /// # Errors
     ///
@@ -277,7 +277,7 @@ impl Election {
         self.target.waiters(MOST_CANDIDATES).await
     }
 
-    /// This election as a member of a `MultiLock`, which acquires several locks together.
+    /// Returns this election as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.target.clone()
     }

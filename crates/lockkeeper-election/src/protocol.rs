@@ -1,4 +1,4 @@
-//! What an election asks of the server: the requests of any lock with a queue, and those about the leader's value.
+//! The requests of an election: those of any lock with a queue, and those about the leader's value.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(crate) fn leader(name: &Name) -> ScriptCall {
     ScriptCall::new(&election::LEADER, keys, [KIND.as_str().to_owned()])
 }
 
-/// One name, for candidates with one value.
+/// The protocol of candidates for one name, with one value.
 #[derive(Debug)]
 pub(crate) struct ElectionProtocol {
     lock: LockProtocol,
@@ -98,7 +98,7 @@ impl Protocol for ElectionProtocol {
         self.lock.acquire(ask)
     }
 
-    /// The leader's value is part of the state, and lives as long as the claim.
+    /// Also renews the state, because the leader's value is stored there and must live as long as the claim.
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         let mut call = self.lock.renew(ask);
         if call.script == &lock::RENEW_INFLATED {
@@ -108,7 +108,8 @@ impl Protocol for ElectionProtocol {
         call
     }
 
-    /// The name is inflated most of the time, and so the next leader does not wait for a second request.
+    /// Assumes that the name is inflated, as it is most of the time, so that the next leader does not wait for a
+    /// second request.
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
         self.lock.release(ask.on_inflated(true), overtakes)
     }

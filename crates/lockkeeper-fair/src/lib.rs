@@ -1,6 +1,6 @@
 //! First come, first served, across all processes.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::FairLock`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::FairLock`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -26,16 +26,16 @@ const fn of_name(name: Name) -> LockProtocol {
 ///
 /// # Which lock should I use?
 ///
-/// Use this one if nobody may be passed over, or if many wait: the release itself makes the next waiter the holder,
-/// with one message and without a race for the lock. A mutex costs the server less where nobody waits.
+/// Use this one if no waiter may be overtaken, or if many wait: the release itself makes the next waiter the holder,
+/// with one message and without a race for the lock. A mutex costs the server less while nobody waits.
 ///
 /// # How it works
 ///
 /// A claim that finds the lock held joins a queue on the server, in the order in which requests reach the server. The
 /// script that releases the lock makes the first live waiter the holder and notifies its client. Each waiter sends a
-/// heartbeat every third of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl); one that is silent for
-/// longer is passed over. A heartbeat also finds a grant whose message was lost, or a lock whose holder has died. A
-/// waiter that stops waiting, by a timeout or by dropping the future, is removed from the queue.
+/// heartbeat every third of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl). A waiter that is silent for
+/// one waiter ttl is passed over. A heartbeat also finds a grant whose message was lost, or a lock whose holder has
+/// died. A waiter that stops waiting, by a timeout or by dropping the future, is removed from the queue.
 ///
 /// An owner that already holds the lock is granted it again at once, ahead of the queue, as with a re-entrant lock.
 ///
@@ -60,7 +60,7 @@ const fn of_name(name: Name) -> LockProtocol {
 /// # What this lock does not promise
 ///
 /// - **Order before requests reach the server.** The queue order is the order of arrival at the server. Two processes
-///   that ask at the same moment are served in that order.
+///   that ask at the same moment are served in the order in which their requests arrive.
 /// - **A place for silent waiters.** A waiter whose heartbeats do not arrive for one waiter ttl loses its place, even
 ///   if only the network was down, and rejoins at the end of the queue. If the server itself stood still, the waiters
 ///   from before keep their order.
@@ -79,8 +79,8 @@ impl FairLock {
         Self(Target::new(client, name, of_name))
     }
 
-    /// Acquires the lock, waiting in the queue without a time limit unless you set one. With an
-    /// [owner](lockkeeper_core::Acquire::owner) that already holds the lock it is granted at once.
+    /// Acquires the lock, waiting in the queue without a time limit unless you set one. An
+    /// [owner](lockkeeper_core::Acquire::owner) that already holds the lock gets it again at once.
     ///
     /// When it returns `Ok`, no other owner holds the lock, every earlier waiter has been served or has stopped
     /// waiting, and this claim's lease is renewed while its guard lives.
@@ -123,7 +123,7 @@ impl FairLock {
     }
 
     /// Acquires the lock if it is free and nobody waits for it, or if the [owner](lockkeeper_core::TryAcquire::owner)
-    /// already holds it; otherwise returns `None`. It never passes a waiter.
+    /// already holds it; otherwise returns `None`. It never overtakes a waiter.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl FairLock {
         Acquire::new(self.0.clone())
     }
 
-    /// This lock as a member of a `MultiLock`, which acquires several locks together.
+    /// Returns this lock as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.0.clone()
     }
@@ -178,8 +178,8 @@ impl FairLock {
         Ok(self.0.queue(None).await?.0)
     }
 
-    /// Returns the place of the waiting acquisition of `owner` in the queue, counted from 1; `None` if this client
-    /// has none waiting.
+    /// Returns the place in the queue of `owner`'s waiting acquisition, counted from 1; `None` if this client has none
+    /// waiting.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Waiting until N things have happened, across all processes.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::Latch`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::Latch`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -41,7 +41,7 @@ pub fn count(name: &Name, id: &str) -> ScriptCall {
     ScriptCall::new(&latch::COUNT_DOWN, keys(name), args)
 }
 
-/// The default lifetime of a latch: longer than the parts of a job take, and shorter than a day.
+/// The default lifetime of a latch: longer than the parts of a job usually take, and shorter than a day.
 const TTL: Duration = Duration::from_secs(60 * 60);
 
 /// The longest lifetime of a latch: longer-lived data belongs in a database.
@@ -58,17 +58,17 @@ const LONGEST_ID: usize = 256;
 ///
 /// # Which lock should I use?
 ///
-/// Use this one where somebody waits until a number of things *have happened*: an import in ten parts, eight workers
-/// that are ready, a deployment that has reached all machines. Nobody holds a latch. If what matters is one result
-/// for everybody who asks, use a [`Once`](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Once.html).
+/// Use this one to wait until a number of things *have happened*: an import in ten parts, eight workers that are
+/// ready, a deployment that has reached all machines. Nobody holds a latch. If you need one result for every caller,
+/// use a [`Once`](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Once.html).
 ///
 /// # How it works
 ///
 /// [`arm`](Self::arm) sets how many counts open the latch. Each part counts once with
 /// [`count_down`](Self::count_down), under its own id; a part that is not sure whether its count has arrived can
-/// safely count again. The last count opens the latch, and one message tells everybody who [waits](Self::wait).
+/// safely count again. The last count opens the latch, and one message tells every caller that [waits](Self::wait).
 ///
-/// A latch that nobody counts down for its [`ttl`](Self::ttl) ends, and its waiters get an error that says so. A
+/// If nobody counts a latch down for its [`ttl`](Self::ttl), it ends, and its waiters get an error that says so. A
 /// latch that has opened stays open for its ttl, for late waiters. So use a new name for each occasion:
 /// `import:2026-11-23`, and not `import`.
 ///
@@ -96,8 +96,8 @@ const LONGEST_ID: usize = 256;
 ///
 /// # What this lock does not promise
 ///
-/// - **That counts for an earlier occasion are ignored.** A late count, from yesterday's worker, counts for the latch
-///   that has the name today.
+/// - **That counts for an earlier occasion are ignored.** A late count from yesterday's worker counts for today's
+///   latch of the same name.
 /// - **Counts that the server has lost.** After a failover that lost some, the latch stays closed until they are made
 ///   again or it ends. It never opens too early, unless somebody changes its keys by hand.
 /// - **That what was counted is still true.** A count cannot be taken back.
@@ -123,7 +123,7 @@ impl Latch {
 
     /// Sets how long an [armed](Self::arm) latch lives without a new count, and how long an open one is remembered:
     /// whole milliseconds up to 366 days (default: one hour). When messages are lost, waiters may need seconds to
-    /// notice that it is open, so with less than a few seconds they can miss it.
+    /// notice that it is open, so with a ttl of less than a few seconds they can miss it.
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -138,13 +138,13 @@ impl Latch {
         self
     }
 
-    /// Arms the latch: it opens when `n` ids, at most 10,000, have counted it down; with 0 it is open at once.
-    /// Returns true if this call armed it, and false if it was already armed with the same `n`: then it is left as it
-    /// is, and may even be open.
+    /// Arms the latch: it opens when `n` ids, at most 10,000, have counted it down; with 0 it is open at once. Returns
+    /// true if this call armed it. Returns false if it was already armed with the same `n`; it is then unchanged, and
+    /// may even be open.
     ///
-    /// When it returns `Ok`, the latch is armed with `n` or open, and can be counted down and waited for. Everybody
-    /// who knows `n` may arm it, so processes that start in any order can all do so. A latch that has ended is armed
-    /// again and counts from the beginning.
+    /// When it returns `Ok`, the latch is armed with `n` or open, and can be counted down and waited for. Every
+    /// process that knows `n` may arm it, so the order in which processes start does not matter. A latch that has
+    /// ended is armed again and counts from the beginning.
     ///
     /// # Errors
     ///
@@ -188,8 +188,8 @@ impl Latch {
     /// Counts for `id`, any text of at most 256 bytes, and returns how many counts are missing. An id counts once:
     /// repeating it changes nothing, and neither does a count after the latch has opened.
     ///
-    /// When it returns `Ok`, the id has counted, now or before; if now, the latch lives for a whole ttl from now. A
-    /// result of 0 means that it is open.
+    /// When it returns `Ok`, the id has counted, by this call or before. If by this call, the latch lives for a whole
+    /// ttl from now. A result of 0 means that the latch is open.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! What waiters for a latch ask of the server. Their claims never hold anything: an acquire only reads the state, and
-//! its answer ends the wait of all waiters for the same latch in one client, as for work that is done once.
+//! The requests of a latch's waiters. Their claims never hold anything: an acquire only reads the state, and its
+//! answer ends the wait of all waiters of one client for the same latch, as it does for a `Once`.
 
 use lockkeeper_core::Name;
 use lockkeeper_core::protocol::{
@@ -7,7 +7,7 @@ use lockkeeper_core::protocol::{
 };
 use lockkeeper_lua::latch;
 
-/// One name.
+/// The protocol of the waiters of one latch.
 #[derive(Debug)]
 pub(crate) struct LatchProtocol {
     lock: LockProtocol,
@@ -47,7 +47,7 @@ impl Protocol for LatchProtocol {
         self.lock.renew(ask)
     }
 
-    /// A late read creates nothing, so nothing has to stop it.
+    /// A read that arrives late creates nothing, so the release leaves no tombstone to stop it.
     fn release(&self, ask: RequestContext<'_>, _overtakes: bool) -> ScriptCall {
         self.lock.release(ask.on_inflated(false), false)
     }

@@ -1,4 +1,4 @@
-//! Messages: which connection listens where, and delivery before the command that publishes returns.
+//! Messages: which connection listens on which channel, and delivery before the publishing command returns.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use lockkeeper_core::store::Event;
 use tokio::sync::mpsc;
 
-/// One store's end of the bus.
+/// A connection of one store.
 pub(crate) type ConnectionId = u64;
 
-/// What becomes of a connection's events.
+/// Where a connection's events go.
 #[derive(Debug)]
 enum Reader {
-    /// Nobody asked for them yet: they begin with the first asking.
+    /// Nobody has asked for them yet: they start with the first request.
     None,
     One(mpsc::UnboundedSender<Event>),
 }
@@ -22,9 +22,9 @@ enum Reader {
 pub(crate) struct Bus {
     next: ConnectionId,
     readers: BTreeMap<ConnectionId, Reader>,
-    /// Those that are taken away for a time, by an injected fault.
+    /// Connections that an injected fault has cut for a time.
     down: BTreeSet<ConnectionId>,
-    /// Ordered, so that the order of delivery is the same in every run.
+    /// Ordered, so that every run delivers in the same order.
     channels: BTreeMap<String, BTreeSet<ConnectionId>>,
     pub(crate) muted: bool,
     /// How many messages have reached a reader.
@@ -55,19 +55,19 @@ impl Bus {
         self.down.contains(&connection)
     }
 
-    /// Takes a connection away, or brings it back with its subscriptions; its reader is told.
+    /// Cuts a connection, or restores it with its subscriptions, and tells its reader.
     pub(crate) fn set_down(&mut self, connection: ConnectionId, down: bool) {
         let (changed, event) = match down {
             true => (self.down.insert(connection), Event::Disconnected),
             false => (self.down.remove(&connection), Event::Reconnected),
         };
         if let (true, Some(Reader::One(sender))) = (changed, self.readers.get(&connection)) {
-            // A reader that went away has no use for it.
+            // A reader that is gone does not need it.
             let _ = sender.send(event);
         }
     }
 
-    /// The events of a connection from now on; `None` if somebody has them, or it is closed.
+    /// The events of a connection from now on; `None` if they were taken already, or the connection is closed.
     pub(crate) fn events(
         &mut self,
         connection: ConnectionId,
@@ -106,8 +106,8 @@ impl Bus {
         self.delivered.get()
     }
 
-    /// Delivers a message; how many connections listen, as `PUBLISH` answers. A muted bus counts them all the same: a
-    /// message lost on the way is one that the server believes delivered.
+    /// Delivers a message. Returns how many connections listen, as `PUBLISH` answers. A muted bus counts them too: the server takes
+    /// a message that is lost on the way for a delivered one.
     pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
         let Ok(channel) = str::from_utf8(channel) else {
             return 0;
@@ -118,7 +118,7 @@ impl Bus {
             if !self.muted
                 && let Some(Reader::One(sender)) = self.readers.get(connection)
             {
-                // A reader that went away has no use for it.
+                // A reader that is gone does not need it.
                 let _ = sender.send(Event::message(channel, payload));
                 self.delivered.set(self.delivered.get() + 1);
             }
@@ -126,7 +126,7 @@ impl Bus {
         listening
     }
 
-    /// Those that listen on a channel, in order.
+    /// The connections that listen on a channel, in order.
     fn listeners(&self, channel: &str) -> impl Iterator<Item = &ConnectionId> {
         let listeners = self.channels.get(channel).into_iter().flatten();
         listeners.filter(|connection| !self.down.contains(connection))

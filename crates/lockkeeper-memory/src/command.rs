@@ -1,4 +1,4 @@
-//! The commands: a table from name to function. One more command is one more line and its function.
+//! The commands: a table from name to function. To add a command, add a line and its function.
 
 mod hashes;
 mod keys;
@@ -10,20 +10,20 @@ use crate::bus::Bus;
 use crate::keyspace::Keyspace;
 use crate::resp::{Refusal, Resp};
 
-/// What commands work on.
+/// The data that commands work on.
 #[derive(Debug, Default)]
 pub(crate) struct Database {
     pub(crate) keyspace: Keyspace,
     pub(crate) bus: Bus,
-    /// When it was started again, µs by its own clock; `None` if it never was: what begins with its only users has lost
-    /// nothing, and counts as up for long.
+    /// When it was restarted, µs by its own clock; `None` if it never was. A server that starts together with its only users has
+    /// lost nothing, so it counts as up for long.
     pub(crate) restarted: Option<i64>,
 }
 
-/// How long a server that was never started again says it has been up: a year.
+/// The uptime that a server reports if it was never restarted, s: a year.
 const LONG_UP: i64 = 365 * 24 * 60 * 60;
 
-/// Who gives a command: two refusals read differently in a script.
+/// Where a command comes from: two refusals read differently in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Client,
@@ -32,7 +32,7 @@ pub(crate) enum Origin {
 
 type Outcome = Result<Resp, Refusal>;
 
-/// How many words a command has, its name included.
+/// How many words a command has, including its name.
 #[derive(Debug, Clone, Copy)]
 enum Words {
     Exactly(usize),
@@ -102,7 +102,7 @@ const COMMANDS: &[Command] = &[
 ];
 
 impl Database {
-    /// As servers count it: by the whole seconds of their clock.
+    /// As servers count it: in whole seconds of their clock.
     fn uptime_seconds(&self) -> i64 {
         let seconds = |micros: i64| micros.div_euclid(1_000_000);
         let now = seconds(self.keyspace.now_micros());
@@ -110,7 +110,7 @@ impl Database {
             .map_or(LONG_UP, |restarted| now - seconds(restarted))
     }
 
-    /// Runs one command at the keyspace's present.
+    /// Runs one command at the present time of the keyspace.
     pub(crate) fn run(&mut self, origin: Origin, words: &[Vec<u8>]) -> Outcome {
         let Some((name, args)) = words.split_first() else {
             return Err(Refusal::of("ERR no command"));
@@ -153,7 +153,7 @@ fn publish(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(count(database.bus.publish(&args[0], &args[1])))
 }
 
-/// `PUBSUB NUMSUB channel …`: each channel and how many listen there.
+/// `PUBSUB NUMSUB channel …`: each channel and how many connections listen on it.
 fn pubsub(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let (subcommand, channels) = (&args[0], &args[1..]);
     if !subcommand.eq_ignore_ascii_case(b"numsub") {
@@ -169,7 +169,7 @@ fn pubsub(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(Resp::Array(channels.iter().flat_map(listening).collect()))
 }
 
-/// `INFO server` has what scripts look for; every other section is empty.
+/// `INFO server` contains what scripts look for; every other section is empty.
 fn info(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let server = |section: &Vec<u8>| section.eq_ignore_ascii_case(b"server");
     let text = if args.is_empty() || args.iter().any(server) {
@@ -190,7 +190,7 @@ fn time(database: &mut Database, _: &[Vec<u8>]) -> Outcome {
     ]))
 }
 
-/// Where the elements from the index `first` to `last` of a sequence begin and end; a negative index counts from the end.
+/// Where the elements from index `first` to `last` begin and end; a negative index counts from the end.
 fn range(first: &[u8], last: &[u8], length: usize) -> Result<(usize, usize), Refusal> {
     let (first, last) = (integer(first)?, integer(last)?);
     let length = i64::try_from(length).unwrap_or(i64::MAX);

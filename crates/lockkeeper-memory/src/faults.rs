@@ -11,14 +11,14 @@ use lockkeeper_core::store::{Outcome, StoreError};
 use crate::bus::ConnectionId;
 use crate::server::Server;
 
-/// The keys of a name beside its main key: all that the server knows of it. The counter is that of other names too.
+/// The keys of a name besides its main key: everything that the server knows about it. The counter belongs to other names too.
 const PARTS: [&str; 5] = ["holders", "queue", "state", "record", "counted"];
 
 /// Injects faults into one client, for tests of your own code: lost replies, refusals, outages, slow answers, lost leases.
-/// Made by [`MemoryStore::faults`](crate::MemoryStore::faults), before the store goes to its client.
 ///
-/// A fault meets whichever request the client sends next, which may be a renewal or a release in the background. Other clients
-/// of the same server have their own faults, and none of these. Clones are the same; the server lives as long as one of them does.
+/// Get it from [`MemoryStore::faults`](crate::MemoryStore::faults), before you give the store to its client. A fault hits the next
+/// request of the client, which may be a renewal or a release in the background. Other clients of the same server have their own
+/// faults. Clones share their faults; the server lives as long as one of them does.
 ///
 /// # Examples
 ///
@@ -57,10 +57,10 @@ struct State {
     delay: Duration,
 }
 
-/// What becomes of one request.
+/// What happens to one request.
 #[derive(Debug)]
 enum Fault {
-    /// It is executed, and nobody hears of it.
+    /// It is executed, but its reply is lost.
     LoseReply,
     /// It is answered with this error instead of being executed.
     Refuse(String),
@@ -75,42 +75,44 @@ impl Faults {
         }
     }
 
-    /// Loses the next reply: the server executes the request, and the client does not learn what came of it, as when the connection
-    /// breaks just then. It is [`Outcome::Unknown`](lockkeeper_core::store::Outcome::Unknown) at once. Called several times it
-    /// loses as many.
+    /// Loses the next reply: the server executes the request, and the client does not learn the result, as when the connection
+    /// breaks just then. The result is [`Outcome::Unknown`](lockkeeper_core::store::Outcome::Unknown) at once. If you call this
+    /// several times, as many replies are lost.
     ///
-    /// Acquisitions and releases survive this by themselves, for they are repeated.
+    /// Acquisitions and releases survive this without your help, because the client repeats them.
     pub fn lose_reply(&self) {
         self.state().planned.push_back(Fault::LoseReply);
     }
 
-    /// Refuses the next request: the server executes nothing and answers with this error, whose first word is its code, like
-    /// `READONLY`, `OOM` or `NOPERM`. Called several times it refuses as many, each with its own error.
+    /// Refuses the next request: the server executes nothing and answers with this error. Its first word is its code, like
+    /// `READONLY`, `OOM` or `NOPERM`. If you call this several times, as many requests are refused, each with its own error.
     pub fn refuse(&self, error: impl Into<String>) {
         let refusal = Fault::Refuse(error.into());
         self.state().planned.push_back(refusal);
     }
 
-    /// Takes the connection away until it [reconnects](Self::reconnect): requests are not sent, and messages are missed. Leases
-    /// are not renewed, and are lost when their time is over.
+    /// Cuts the connection until you [reconnect](Self::reconnect) it: requests are not sent, and messages are missed. Leases are
+    /// not renewed, and are lost when their time is over.
     pub fn disconnect(&self) {
         self.set_down(true);
     }
 
-    /// Brings the connection back after [`disconnect`](Self::disconnect), with its subscriptions.
+    /// Restores the connection after [`disconnect`](Self::disconnect), with its subscriptions.
     pub fn reconnect(&self) {
         self.set_down(false);
     }
 
-    /// Lets every answer take so long from now on; zero ends it. The server executes at once. A client that waits for less time
-    /// gets no answer, and does not know what came of its request.
+    /// Delays every answer by this much from now on; zero ends the delay. The server executes at once. A client that waits for less
+    /// time gets no answer, and does not know the result of its request.
     pub fn delay(&self, delay: Duration) {
         self.state().delay = delay;
     }
 
-    /// Makes the server forget all that it has of the lock called `name`, in any namespace, as by an eviction; whether it had
-    /// anything. Its holder learns of it with its next renewal, and loses its lease for
-    /// [`Gone`](lockkeeper_core::LossReason::Gone). Until then another one can get the lock.
+    /// Makes the server forget everything about the lock called `name`, in any namespace, as an eviction does. Returns whether it
+    /// knew anything.
+    ///
+    /// The holder learns of it at its next renewal, and loses its lease with the reason
+    /// [`Gone`](lockkeeper_core::LossReason::Gone). Until then another client can get the lock.
     ///
     /// ```
     /// # use lockkeeper_memory::MemoryStore;
@@ -133,7 +135,7 @@ impl Faults {
         !mains.is_empty()
     }
 
-    /// Why the next request is refused, if it is.
+    /// Fails if the next request is to be refused.
     pub(crate) fn before(&self) -> Result<(), StoreError> {
         match self.next_if(|fault| matches!(fault, Fault::Refuse(_))) {
             Some(Fault::Refuse(error)) => Err(StoreError::refused(error)),
@@ -141,7 +143,7 @@ impl Faults {
         }
     }
 
-    /// What the client hears of an answer. What says that nothing was executed is not lost: there was nothing to lose.
+    /// What the client receives of an answer. A planned loss skips errors: nothing was executed, so there is nothing to lose.
     pub(crate) async fn after<T>(
         &self,
         answer: Result<T, StoreError>,
@@ -150,7 +152,7 @@ impl Faults {
         let loss = self.next_if(|fault| matches!(fault, Fault::LoseReply) && answer.is_ok());
         let delay = self.state().delay;
         if !delay.is_zero() && !answer.as_ref().is_err_and(was_not_sent) {
-            // In a box: without a delay no call carries the room for it.
+            // Boxed, so that calls without a delay do not carry the space for it.
             Box::pin(tokio::time::sleep(delay.min(timeout))).await;
             if delay >= timeout || self.is_down() {
                 return Err(unanswered());
@@ -162,7 +164,7 @@ impl Faults {
         }
     }
 
-    /// The planned fault whose turn it is, if it is one of these.
+    /// The next planned fault, if it matches.
     fn next_if(&self, is_meant: impl FnOnce(&Fault) -> bool) -> Option<Fault> {
         let planned = &mut self.state().planned;
         planned
@@ -204,7 +206,7 @@ fn was_not_sent(error: &StoreError) -> bool {
     error.outcome() == Outcome::NotSent
 }
 
-/// The lock called `name` that has this main key.
+/// The lock called `name` that has this main key, if it is one.
 fn named(key: &[u8], name: &str) -> Option<Name> {
     let namespace = str::from_utf8(key).ok()?.strip_suffix(name)?;
     let namespace = match namespace {

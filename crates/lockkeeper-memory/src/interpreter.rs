@@ -1,4 +1,4 @@
-//! The embedded Lua: one state per thread, so that a script runs where it is called and no lock is held for Lua's sake.
+//! The embedded Lua: one state per thread, so that a script runs in the calling thread and Lua needs no lock.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -9,8 +9,8 @@ use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic};
 use crate::command::{Database, Origin};
 use crate::resp::{Refusal, Resp};
 
-/// mlua holds about 8,000 references to Lua 5.1 values at most; there are a few dozen scripts, and whoever sends more
-/// pays for compiling them again.
+/// mlua holds at most about 8,000 references to Lua 5.1 values. There are a few dozen scripts; a caller that sends more pays for
+/// compiling them again.
 const COMPILED_AT_MOST: usize = 256;
 
 /// Replies nested deeper than this are refused, as a server would before its own stack ends.
@@ -20,7 +20,7 @@ thread_local! {
     static INTERPRETER: RefCell<Option<Interpreter>> = const { RefCell::new(None) };
 }
 
-/// A script and what to run it with.
+/// A script with its keys and arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) sha1: &'a str,
@@ -59,7 +59,7 @@ fn with_interpreter<R>(
         .unwrap_or(Err(ENDING))
 }
 
-/// The refusal for what is wrong with the interpreter, not with the script.
+/// The refusal for a failure of the interpreter itself, not of the script.
 fn broken(problem: mlua::Error) -> Refusal {
     Refusal(format!("ERR the embedded Lua failed: {problem}").into())
 }
@@ -149,7 +149,7 @@ fn command_words(words: &[Value]) -> Result<Vec<Vec<u8>>, Refusal> {
     let word = |word: &Value| match word {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
-        // The shortest text that reads back as the number, as from Redis 7.2 on. No script may depend on it.
+        // The shortest text that reads back as the number, as in Redis 7.2 and later. No script may depend on it.
         Value::Number(number) => Ok(number.to_string().into_bytes()),
         _ => Err(Refusal::of(
             "ERR Lua redis lib command arguments must be strings or integers",
@@ -158,7 +158,7 @@ fn command_words(words: &[Value]) -> Result<Vec<Vec<u8>>, Refusal> {
     words.iter().map(word).collect()
 }
 
-/// A command's reply as a script sees it: no string is `false`, never `nil`, and every number is a double.
+/// A command's reply as a script sees it: a missing string is `false`, never `nil`, and every number is a double.
 fn into_lua(lua: &Lua, reply: Resp) -> mlua::Result<Value> {
     let single = |field: &str, text: &str| {
         let table = lua.create_table_with_capacity(0, 1)?;
@@ -182,7 +182,7 @@ fn into_lua(lua: &Lua, reply: Resp) -> mlua::Result<Value> {
     }
 }
 
-/// A script's value as a reply, by Redis' rules.
+/// A script's value as a reply, by Redis's rules.
 fn from_lua(value: &Value, depth: usize) -> mlua::Result<Resp> {
     Ok(match value {
         Value::Boolean(true) => Resp::Integer(1),
@@ -210,7 +210,7 @@ fn from_lua(value: &Value, depth: usize) -> mlua::Result<Resp> {
     })
 }
 
-/// Toward zero; the smallest integer for what no integer is, as C's conversion gives on x86-64.
+/// Rounds toward zero. A number outside the range of integers gives the smallest one, as C's conversion does on x86-64.
 fn truncated(number: f64) -> i64 {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     if (-BEYOND..BEYOND).contains(&number) {

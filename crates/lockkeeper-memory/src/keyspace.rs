@@ -1,7 +1,7 @@
-//! Keys, their values and their expiry, at a moment that stands still while a command or a script runs.
+//! Keys, their values and their expiry, at a time that stands still while a command or a script runs.
 //!
-//! A key is expired when the present is *later* than its expiry; at the very millisecond it still lives, with nothing
-//! left. An expiry that is *set* to the present or before deletes at once. Both are Redis' rules.
+//! A key is expired when the present is *later* than its expiry; at the exact millisecond it still exists, with 0 ms left.
+//! *Setting* an expiry to the present or the past deletes the key at once. Both are Redis's rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) enum Data {
     SortedSet(SortedSet),
 }
 
-/// What vanishes when it is left empty.
+/// A value that disappears when it becomes empty.
 trait Collection: Default + Into<Data> {
     fn of(data: &Data) -> Option<&Self>;
     fn of_mut(data: &mut Data) -> Option<&mut Self>;
@@ -67,7 +67,7 @@ collection!(Fields, Hash);
 collection!(Elements, List);
 collection!(SortedSet, SortedSet);
 
-/// What becomes of a key's expiry when the key is written.
+/// What happens to a key's expiry when the key is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expiry {
     Never,
@@ -90,8 +90,8 @@ struct Entry {
 pub struct Snapshot(BTreeMap<Key, Entry>);
 
 impl Snapshot {
-    /// The same keyspace with every key, field and value put through `rename`: what a model needs to see that two states
-    /// differ in nothing but the names of the clients.
+    /// Returns the same keyspace with every key, field and value passed through `rename`. A model uses it to find states that
+    /// differ only in the names of the clients.
     #[must_use]
     pub fn renamed(&self, rename: impl Fn(&[u8]) -> Vec<u8>) -> Self {
         let data = |data: &Data| match data {
@@ -123,12 +123,12 @@ impl Snapshot {
 pub(crate) struct Keyspace {
     now_micros: i64,
     entries: BTreeMap<Key, Entry>,
-    /// The same keys by expiry, so that a key nobody asks for again does not stay for ever.
+    /// The same keys by expiry, so that keys that are never read again do not stay forever.
     expiries: BTreeSet<(i64, Key)>,
 }
 
 impl Keyspace {
-    /// Sets the present, which stays until the next call, and drops what has expired by then.
+    /// Sets the present, which stays until the next call, and drops the keys that have expired by then.
     pub(crate) fn begin(&mut self, now_micros: i64) {
         self.now_micros = now_micros;
         let now = self.now_millis();
@@ -144,7 +144,7 @@ impl Keyspace {
         Snapshot(self.entries.clone())
     }
 
-    /// Puts other keys in place of all there are, and drops those that have expired by now.
+    /// Replaces all keys, and drops those that have expired by now.
     pub(crate) fn restore(&mut self, Snapshot(entries): Snapshot) {
         let expiry = |(key, entry): (&Key, &Entry)| Some((entry.expires_at?, Arc::clone(key)));
         self.expiries = entries.iter().filter_map(expiry).collect();
@@ -197,7 +197,7 @@ impl Keyspace {
         content.transpose()
     }
 
-    /// Lets `change` work on the hash at `key`: an empty one if there is none, and one left empty vanishes.
+    /// Runs `change` on the hash at `key`, an empty one if there is none. If it is empty afterwards, it disappears.
     pub(crate) fn change_hash<R>(
         &mut self,
         key: &[u8],
@@ -256,7 +256,7 @@ impl Keyspace {
         self.entries.insert(key, Entry { data, expires_at });
     }
 
-    /// Whether there was such a key.
+    /// Returns whether the key existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let Some((key, entry)) = self.entries.remove_entry(key) else {
             return false;
@@ -267,7 +267,7 @@ impl Keyspace {
         true
     }
 
-    /// Whether there was such a key.
+    /// Returns whether the key existed.
     pub(crate) fn expire(&mut self, key: &[u8], moment: i64) -> bool {
         if moment <= self.now_millis() {
             return self.remove(key);
@@ -287,7 +287,7 @@ impl Keyspace {
         self.entries.insert(key, entry);
     }
 
-    /// Milliseconds as `PTTL` tells them: -2 without the key, -1 without an expiry.
+    /// Milliseconds as `PTTL` returns them: -2 without the key, -1 without an expiry.
     pub(crate) fn left(&self, key: &[u8]) -> i64 {
         match self.entries.get(key).map(|entry| entry.expires_at) {
             None => -2,

@@ -1,8 +1,8 @@
-//! Lockkeeper's store in this process: the shipped Lua scripts over a small keyspace.
+//! A Lockkeeper store inside this process, with no server: the shipped Lua scripts run over a small keyspace.
 //!
-//! For examples, for tests and for programs of one process. The scripts are the very files that run on a server, executed
-//! by an embedded Lua 5.1; only the keyspace under them is ours, with just the commands they use. Time is tokio's, so
-//! a test with paused time runs leases of minutes at once.
+//! Use it for examples, for tests and for programs of one process. An embedded Lua 5.1 executes the same script files that run on a
+//! server; only the keyspace under them is reimplemented, with just the commands that the scripts use. Time is tokio's, so a test
+//! with paused time runs leases of minutes at once.
 //!
 //! ```
 //! use lockkeeper_memory::MemoryStore;
@@ -16,11 +16,11 @@
 //! # What this store does not promise
 //!
 //! - Nothing survives the process, and no other process sees it.
-//! - It is not Redis: a command that no script uses is unknown, and the text of an error in a script ends where a server
-//!   would add the script's SHA-1 and line. A differential test holds the rest against a real server.
-//! - `TIME` stands still during a script, as from Redis 7.2 on; before that it moves.
-//! - Stores that share a keyspace should share a runtime: with paused time in one and not in the other, they disagree
-//!   about what has expired.
+//! - It is not Redis. It does not know commands that no script uses, and the text of an error in a script ends where a server would
+//!   add the script's SHA-1 and line. A differential test compares everything else with a real server.
+//! - `TIME` stands still during a script, as in Redis 7.2 and later; in earlier versions it moves.
+//! - Stores that share a keyspace should share a runtime. If time is paused in one and not in the other, they disagree about which
+//!   keys have expired.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

@@ -1,4 +1,4 @@
-//! What a command or a script answers, before the seam's [`Value`] takes the difference of text and status away.
+//! The answer of a command or a script, before the store's [`Value`] drops the difference between text and status.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ impl Resp {
         }
     }
 
-    /// The seam knows no error within an array; its text stands there, as a status' does.
+    /// The store has no errors within an array; the array contains the text instead, as for a status.
     fn into_value(self) -> Value {
         match self {
             Self::Nil => Value::Nil,

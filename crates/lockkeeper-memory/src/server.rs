@@ -1,4 +1,4 @@
-//! One server: a database, the scripts it was given, its clock; and the register of servers that stores share by name.
+//! One server: a database, the scripts that it was sent, its clock; and the register of servers that stores share by name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
@@ -10,19 +10,19 @@ use crate::wall_clock::WallClock;
 
 static SHARED: Mutex<BTreeMap<String, Weak<Server>>> = Mutex::new(BTreeMap::new());
 
-/// What every store of one keyspace has in common.
+/// What all stores of one keyspace share.
 #[derive(Debug)]
 pub(crate) struct Server {
     name: Option<String>,
     state: Mutex<State>,
 }
 
-/// Everything that changes, behind one lock: a script sees nothing of another.
+/// All mutable state, behind one lock: a script sees no other script's intermediate state.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) database: Database,
     pub(crate) clock: WallClock,
-    /// By SHA-1, every script that was sent by its text.
+    /// Every script that was sent as text, by SHA-1.
     scripts: HashMap<String, Arc<str>>,
 }
 
@@ -44,7 +44,7 @@ impl Server {
         })
     }
 
-    /// The server of this name while anybody has it, else a new one.
+    /// The server of this name while any store uses it, otherwise a new one.
     pub(crate) fn shared(name: &str) -> Arc<Self> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = shared.get(name).and_then(Weak::upgrade) {
@@ -60,8 +60,8 @@ impl Server {
         format!("memory://{}", self.name.as_deref().unwrap_or_default())
     }
 
-    /// The state, its keyspace set to the present. A panic elsewhere is no reason to refuse: every command leaves the
-    /// keyspace whole.
+    /// The state, with its keyspace set to the present. A panic elsewhere does not matter: every command leaves the keyspace
+    /// consistent.
     pub(crate) fn at_present(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = state.clock.now_micros();
@@ -82,7 +82,7 @@ impl State {
         interpreter::run(run, &mut self.database)
     }
 
-    /// `EVALSHA`: runs a script that was sent by its text before.
+    /// `EVALSHA`: runs a script that was sent as text before.
     pub(crate) fn evalsha(&mut self, sha1: &str, keys: &[&str], args: &[&str]) -> Resp {
         let Some(source) = self.scripts.get(sha1).map(Arc::clone) else {
             return Refusal::NOSCRIPT.into();
@@ -106,7 +106,7 @@ impl State {
         self.scripts.clear();
     }
 
-    /// A command as a client writes it, `EVAL` and `EVALSHA` among them.
+    /// A command as a client writes it, including `EVAL` and `EVALSHA`.
     pub(crate) fn command(&mut self, words: &[&str]) -> Resp {
         match words {
             [name, rest @ ..] if name.eq_ignore_ascii_case("eval") => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Members with their scores. A score is a whole number: the scripts write tickets, times and tokens, nothing else.
+/// Members with their scores. A score is a whole number: the scripts write only tickets, times and tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SortedSet {
     in_order: BTreeSet<(i64, Vec<u8>)>,
@@ -10,7 +10,7 @@ pub(crate) struct SortedSet {
 }
 
 impl SortedSet {
-    /// Whether the member is new.
+    /// Returns whether the member is new.
     pub(crate) fn insert(&mut self, member: &[u8], score: i64) -> bool {
         let before = self.scores.insert(member.to_owned(), score);
         if let Some(before) = before {
@@ -20,7 +20,7 @@ impl SortedSet {
         before.is_none()
     }
 
-    /// Whether there was such a member.
+    /// Returns whether the member existed.
     pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
         let Some((member, score)) = self.scores.remove_entry(member) else {
             return false;
@@ -32,7 +32,7 @@ impl SortedSet {
         self.scores.get(member).copied()
     }
 
-    /// How many members are in front of this one.
+    /// How many members come before this one.
     pub(crate) fn rank(&self, member: &[u8]) -> Option<usize> {
         let (member, score) = self.scores.get_key_value(member)?;
         let place = (*score, member.clone());

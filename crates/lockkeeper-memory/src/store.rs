@@ -1,4 +1,4 @@
-//! [`MemoryStore`]: the store seam over a server in this process.
+//! [`MemoryStore`]: the store over a server in this process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::resp::Resp;
 use crate::server::Server;
 use crate::wall_clock::WallClock;
 
-/// How many tasks a message passes until its receiver acts on it: the reader of the events, and the waiter.
+/// How many tasks a message goes through until its receiver acts on it: the reader of the events, and the waiter.
 const HOPS: usize = 2;
 
 /// A [`Store`] in this process: one connection to a small server that runs the shipped scripts.
 ///
-/// A call executes its script in the calling task, whole and at once, so paused tokio time does not move under it; its
-/// messages are delivered before it returns. Dropping the last store of a keyspace drops the keyspace.
+/// A call executes its script in the calling task, all at once, so paused tokio time does not move during a script. Its messages
+/// are delivered before it returns. Dropping the last store of a keyspace drops the keyspace.
 ///
 /// The inherent methods are for tests: they do to the server what operators, clocks and networks do to a real one.
 pub struct MemoryStore {
@@ -34,7 +34,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store with a keyspace of its own, `memory://`.
+    /// Creates a store with its own keyspace, `memory://`.
     ///
     /// ```
     /// use lockkeeper_memory::MemoryStore;
@@ -53,8 +53,10 @@ impl MemoryStore {
         Self::connect(Server::new(None))
     }
 
-    /// A store with the keyspace that every store of this name in this process shares, `memory://name`. It begins with
-    /// the first of them and vanishes with the last. An empty name is no name: the keyspace is [new](Self::new).
+    /// Returns a store for the keyspace that all stores of this name in this process share, `memory://name`.
+    ///
+    /// The keyspace starts with the first of these stores and ends with the last. An empty name means no name: the keyspace is
+    /// [new](Self::new).
     ///
     /// ```
     /// use lockkeeper_memory::MemoryStore;
@@ -72,7 +74,7 @@ impl MemoryStore {
         Self::connect(Server::shared(name))
     }
 
-    /// Another connection to the same server: another client's store, with subscriptions and events of its own.
+    /// Opens another connection to the same server: another client's store, with its own subscriptions and events.
     ///
     /// ```
     /// use lockkeeper_memory::MemoryStore;
@@ -97,19 +99,20 @@ impl MemoryStore {
         }
     }
 
-    /// `memory://`, and the name if the keyspace has one.
+    /// Returns `memory://`, followed by the name if the keyspace has one.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Gives the server one command, as another of its clients would: the words of the command, its name first. It works
-    /// on a closed store too. The commands are those that the scripts use, `EVAL` and `EVALSHA`, and a few more.
+    /// Executes one command, as another client of the server would. `command` starts with the name of the command, followed by its
+    /// arguments.
+    ///
+    /// It works on a closed store too. The server knows the commands that the scripts use, `EVAL` and `EVALSHA`, and a few more.
     ///
     /// # Errors
     ///
-    /// Refused, with the server's own text, if the command is unknown, is not written as it should be, or meets a key of
-    /// another type.
+    /// Refused, with the server's own text, if the command is unknown or malformed, or if a key has another type.
     ///
     /// ```
     /// use lockkeeper_memory::MemoryStore;
@@ -124,7 +127,7 @@ impl MemoryStore {
         self.server.at_present().command(command).into_result()
     }
 
-    /// The keys that live at present, in order.
+    /// Returns the keys that exist now, in order.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let state = self.server.at_present();
@@ -133,8 +136,8 @@ impl MemoryStore {
             .collect()
     }
 
-    /// Steps the server's wall clock, as an operator or a time service does: by so many milliseconds forward, or back if
-    /// negative. `TIME` and expiries go by that clock; the [`clock`](Store::clock) of the clients does not.
+    /// Steps the server's wall clock, as an operator or a time service does: forward by this many milliseconds, or back if
+    /// negative. `TIME` and expiries follow that clock; the [`clock`](Store::clock) of the clients does not.
     ///
     /// ```
     /// use lockkeeper_memory::MemoryStore;
@@ -149,8 +152,8 @@ impl MemoryStore {
         self.server.at_present().clock.step(milliseconds);
     }
 
-    /// Sets the server's wall clock to so many microseconds since the Unix epoch, from where it goes on. A test that must run
-    /// the same each time begins with this: tokens and expiries are made of that clock.
+    /// Sets the server's wall clock to this many microseconds since the Unix epoch; it runs on from there. Call this first in a
+    /// test that must run the same each time: tokens and expiries come from that clock.
     ///
     /// ```
     /// use lockkeeper_memory::MemoryStore;
@@ -166,13 +169,13 @@ impl MemoryStore {
         self.server.at_present().clock = WallClock::going(micros);
     }
 
-    /// Stops the server's wall clock at so many microseconds since the Unix epoch: for a model that moves time by itself.
+    /// Stops the server's wall clock at this many microseconds since the Unix epoch, for a model that moves time by itself.
     pub fn stop_clock(&self, micros: i64) {
         self.server.at_present().clock = WallClock::stopped(micros);
     }
 
-    /// All keys with their values and expiries, to be [restored](Self::restore) later or compared. Scripts, subscriptions
-    /// and the clock are not part of it.
+    /// Returns all keys with their values and expiries, to [restore](Self::restore) later or to compare. Scripts, subscriptions and
+    /// the clock are not part of it.
     ///
     /// ```
     /// use lockkeeper_memory::MemoryStore;
@@ -190,27 +193,27 @@ impl MemoryStore {
         self.server.at_present().database.keyspace.snapshot()
     }
 
-    /// Goes back to the keys of a snapshot, as a failover does to a replica that has not heard of the last writes. Those
-    /// that have expired since are gone.
+    /// Restores the keys of a snapshot, as a failover to a replica that has missed the last writes does. Keys that have expired
+    /// since the snapshot are gone.
     pub fn restore(&self, snapshot: &Snapshot) {
         let mut state = self.server.at_present();
         state.database.keyspace.restore(snapshot.clone());
     }
 
-    /// From now on every message on this server is lost (`true`), or delivered again (`false`). Publishers do not notice,
-    /// and nobody is told that messages are missing.
+    /// Loses every message on this server from now on (`true`), or delivers messages again (`false`). Publishers do not notice, and
+    /// clients are not told that messages are missing.
     pub fn mute(&self, muted: bool) {
         self.server.at_present().database.bus.muted = muted;
     }
 
-    /// The server forgets its scripts, as after a restart, a failover or `SCRIPT FLUSH`: the next call by SHA-1 is
-    /// refused with `NOSCRIPT`.
+    /// Makes the server forget its scripts, as after a restart, a failover or `SCRIPT FLUSH`: the next call by SHA-1 is refused
+    /// with `NOSCRIPT`.
     pub fn flush_scripts(&self) {
         self.server.at_present().flush_scripts();
     }
 
-    /// The server dies and is started again without its data: no keys, no scripts, and it has been up for no time, while a
-    /// fresh one counts as up for long. Connections and subscriptions stay.
+    /// Restarts the server without its data: no keys, no scripts, and an uptime of zero, while a new server counts as up for long.
+    /// Connections and subscriptions stay.
     ///
     /// ```
     /// use lockkeeper_memory::MemoryStore;
@@ -227,7 +230,8 @@ impl MemoryStore {
         self.server.at_present().restart_empty();
     }
 
-    /// Injects faults into the client that this store serves, for tests of your own code: taken before the store goes to that client.
+    /// Returns a handle that injects faults into the client that this store serves, for tests of your own code. Take it before you
+    /// give the store to that client.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -266,7 +270,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// What a script answers, and whether it has sent a message that somebody reads.
+    /// What a script answers, and whether it has sent a message that a connection reads.
     fn run(&self, call: &Call) -> Result<(Reply, bool), StoreError> {
         let request = call.request.to_string();
         let script = call.item.script;
@@ -279,7 +283,7 @@ impl MemoryStore {
         let before = state.database.bus.delivered();
         let reply: Resp = match call.form {
             Form::Sha => state.evalsha(script.sha1, &keys, &args),
-            // A form yet unknown is at least one whose script is at hand.
+            // For a form that is not known here, the script's text is at hand at least.
             _ => state.eval(Run {
                 sha1: script.sha1,
                 source: script.source,
@@ -303,9 +307,9 @@ impl Store for MemoryStore {
             Err(error) => (Err(error), false),
         };
         let answer = self.faults.after(answer, call.timeout).await;
-        // Over a network every call lets other tasks run. Here a loop of calls would starve them, so it counts as work; and
-        // whoever was told something comes before the next call of the one who told it.
-        // After the effect, never before: the order of calls is that of their first polls.
+        // Over a network every call lets other tasks run. Here a loop of calls would starve them, so a call counts as work; and the
+        // receiver of a message runs before the sender's next call. This comes after the effect, never before: calls take effect in
+        // the order of their first polls.
         if told {
             for _ in 0..HOPS {
                 tokio::task::yield_now().await;

@@ -1,11 +1,11 @@
-//! The server's wall clock: what `TIME` tells and expiries are counted in.
+//! The server's wall clock, for `TIME` and expiries.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// The system's time at the beginning, moved on by tokio's time, so that a test with paused time moves it too; or a time that
-/// was set, which moves on or stands still.
+/// Starts at the system's time and advances with tokio's time, so that a test with paused time moves it too. Or shows a time that
+/// was set, which advances or stands still.
 #[derive(Debug)]
 pub(crate) struct WallClock {
     /// Microseconds since the Unix epoch, steps included.
@@ -30,7 +30,7 @@ impl WallClock {
         }
     }
 
-    /// Shows `micros` for ever.
+    /// Shows `micros` forever.
     pub(crate) const fn stopped(micros: i64) -> Self {
         Self {
             beginning: micros,

@@ -1,6 +1,7 @@
-//! Metrics of locks, by the facade [`metrics`]: Prometheus, OpenTelemetry, StatsD or whatever else has an exporter for it.
+//! Metrics of locks, reported through the crate [`metrics`], which has exporters for Prometheus, OpenTelemetry, StatsD and
+//! others.
 //!
-//! Users depend on `lockkeeper` with the feature `metrics`, which has this type as `lockkeeper::Metrics`.
+//! Use it through the crate `lockkeeper` with the feature `metrics`, as `lockkeeper::Metrics`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -26,8 +27,8 @@ use series::{OfClient, OfLocks};
 /// |---|---|---|
 /// | `lockkeeper_acquisitions_total` | `kind`, `outcome` | acquisitions that ended; the outcomes are those of [`AcquisitionOutcome`](lockkeeper_core::AcquisitionOutcome) |
 /// | `lockkeeper_acquire_seconds` | `kind`, `outcome` | histogram: how long they took, the wait included |
-/// | `lockkeeper_acquiring` | `kind` | gauge: acquisitions under way |
-/// | `lockkeeper_waiters` | `kind` | gauge: those of them that wait for somebody else |
+/// | `lockkeeper_acquiring` | `kind` | gauge: acquisitions in progress |
+/// | `lockkeeper_waiters` | `kind` | gauge: those of them that wait for another holder or waiter |
 /// | `lockkeeper_holders` | `kind` | gauge: leases that are held |
 /// | `lockkeeper_hold_seconds` | `kind` | histogram: how long leases were held |
 /// | `lockkeeper_renewals_total` | `kind` | renewals that were answered |
@@ -35,15 +36,15 @@ use series::{OfClient, OfLocks};
 /// | `lockkeeper_uncertain_renewals_total` | | renewals that were not answered |
 /// | `lockkeeper_losses_total` | `kind`, `reason` | leases that were lost; the reasons are those of [`LossReason`](lockkeeper_core::LossReason) |
 /// | `lockkeeper_unconfirmed_releases_total` | `kind` | releases that no server has confirmed |
-/// | `lockkeeper_connected` | | gauge: 0 from when a connection is down until they are there again, or of a cluster a node is; otherwise 1 |
+/// | `lockkeeper_connected` | | gauge: 0 while a connection, or a node of a cluster, is down, until all of them are up again; otherwise 1 |
 /// | `lockkeeper_disconnects_total` | | how often a connection went down |
-/// | `lockkeeper_batch_claims` | `work` | histogram: for how many claims one script was sent; the work is that of [`Work`](lockkeeper_core::Work) |
-/// | `lockkeeper_batch_lateness_seconds` | `work` | histogram: how much later than planned |
+/// | `lockkeeper_batch_claims` | `work` | histogram: for how many claims one script was sent; the values of `work` are those of [`Work`](lockkeeper_core::Work) |
+/// | `lockkeeper_batch_lateness_seconds` | `work` | histogram: how much later than planned the script was sent |
 ///
-/// Counters and gauges of a kind are there from its first acquisition on, and are zero until something happens.
+/// The counters and gauges of a kind exist from its first acquisition on, and are zero until something happens.
 ///
-/// The exporter is the program's choice. Install it before the first client is made: `metrics` gives what is registered before
-/// to nobody. An exporter chooses the buckets of histograms, and whether they have any.
+/// Your program chooses the exporter. Install it before you make the first client: metrics that are registered earlier reach no
+/// exporter. The exporter decides whether histograms have buckets, and which ones.
 ///
 /// # Examples
 ///
@@ -69,7 +70,7 @@ use series::{OfClient, OfLocks};
 /// # }
 /// ```
 ///
-/// An observer of your own beside it is the other one of a pair:
+/// To add an observer of your own, pass both as a pair:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -93,19 +94,19 @@ pub struct Metrics {
     of_locks: RwLock<HashMap<Which, Arc<OfLocks>>>,
 }
 
-/// From the name of a lock to its label.
+/// Maps the name of a lock to its label.
 type Labelling = dyn Fn(&str) -> Cow<'static, str> + Send + Sync;
 
-/// Which locks have series of their own: those of a kind, and of a label if there are labels.
+/// Which locks share their series: those of one kind, and of one label if there are labels.
 type Which = (Kind, Option<Cow<'static, str>>);
 
 impl Metrics {
-    /// Metrics for the global recorder of the crate `metrics`.
+    /// Creates metrics that report to the global recorder of the crate `metrics`.
     pub fn new() -> Self {
         Self::of(Registry::default())
     }
 
-    /// Metrics for this recorder alone: for tests, and for programs that keep their tenants apart.
+    /// Creates metrics that report to this recorder only, for tests and for programs that keep their tenants apart.
     pub fn with_recorder(recorder: Arc<dyn Recorder + Send + Sync>) -> Self {
         Self::of(Registry::of(recorder))
     }
@@ -119,19 +120,20 @@ impl Metrics {
         }
     }
 
-    /// Gives every metric the label `client` with this value. Several clients in one process need it to be told apart: without it
-    /// they count together, and `lockkeeper_connected` is what the last of them has said.
+    /// Gives every metric the label `client` with this value. Use it to tell several clients of one process apart. Without it,
+    /// they count together, and `lockkeeper_connected` has the value that the last of them reported.
     #[must_use]
     pub fn client(mut self, name: impl Into<String>) -> Self {
         self.registry.name_client(name.into());
         self
     }
 
-    /// Gives every metric that has the label `kind` the label `name` too, with what this function makes of the name of the lock.
+    /// Adds the label `name` to every metric that has the label `kind`. The function computes its value from the name of the
+    /// lock.
     ///
-    /// Each value is a series for each of these metrics, in this process and in whatever stores them, for ever: keep them few. Of
-    /// `order:4711` the label is `order`, never the number. The same name must always have the same label, or gauges do not
-    /// return to zero.
+    /// Each value creates one series for each of these metrics, in this process and in the system that stores them, for ever. So
+    /// keep the values few: the label of `order:4711` is `order`, never the number. The same name must always have the same
+    /// label, or gauges do not return to zero.
     ///
     /// # Examples
     ///
@@ -165,7 +167,7 @@ impl Metrics {
         if let Some(known) = self.of_locks.read().get(&which) {
             return Arc::clone(known);
         }
-        // Described before it is registered.
+        // This describes the metrics before any of them is registered.
         self.of_client();
         let new = OfLocks::new(&self.registry, which.0, which.1.clone());
         let mut all = self.of_locks.write();

@@ -1,4 +1,4 @@
-//! Where series are registered: the recorder, and the label that all of them have.
+//! The recorder in which series are registered, and the label that all of them have.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::table::{ALL, Metric, Sort};
 
 const METADATA: Metadata<'_> = Metadata::new("lockkeeper", Level::INFO, Some("lockkeeper_metrics"));
 
-/// A recorder, the global one if none is given, and what the client is called in it.
+/// A recorder (the global one if none is given), and the name of the client in it.
 #[derive(Default)]
 pub(crate) struct Registry {
     recorder: Option<Arc<dyn Recorder + Send + Sync>>,
@@ -27,7 +27,7 @@ impl Registry {
         self.client = Some(name.into());
     }
 
-    /// Says to the recorder what all metrics are.
+    /// Describes all metrics to the recorder.
     pub(crate) fn describe(&self) {
         self.with(|recorder| {
             for metric in ALL {

@@ -1,4 +1,4 @@
-//! Series that are registered once, so that whoever acquires looks nothing up in the recorder.
+//! Series that are registered once, so that an acquisition looks nothing up in the recorder.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -10,12 +10,12 @@ use metrics::{Counter, Gauge, Histogram, Label};
 use crate::registry::Registry;
 use crate::table::{self, Metric};
 
-/// Those of a client, whatever the lock.
+/// The series of a client, for all its locks together.
 pub(crate) struct OfClient {
     pub(crate) disconnects: Counter,
     pub(crate) uncertain: Counter,
     pub(crate) slack: Histogram,
-    /// Until something is known of the connections there is none.
+    /// Empty until something is known about the connections.
     connected: OnceLock<Gauge>,
     claims: ByWord<Histogram>,
     lateness: ByWord<Histogram>,
@@ -35,14 +35,14 @@ impl OfClient {
         }
     }
 
-    /// A connection is down, or they are there again.
+    /// Notes that a connection is down, or that all of them are up again.
     pub(crate) fn connected(&self, registry: &Registry, are_there: bool) {
         let gauge = || registry.gauge(&table::CONNECTED, &[]);
         let gauge = self.connected.get_or_init(gauge);
         gauge.set(u8::from(are_there));
     }
 
-    /// A server has answered. Of connections that have been there from the beginning nobody is told anything else.
+    /// Notes that a server has answered. Connections that have been up from the beginning cause no other event.
     pub(crate) fn answered(&self, registry: &Registry) {
         self.connected.get_or_init(|| {
             let gauge = registry.gauge(&table::CONNECTED, &[]);
@@ -51,7 +51,7 @@ impl OfClient {
         });
     }
 
-    /// One script is sent for so many claims, so much later than planned.
+    /// Notes that one script is sent for this many claims, this much later than planned.
     pub(crate) fn batch(&self, registry: &Registry, work: Work, claims: usize, late: Duration) {
         let work = work.as_str();
         self.claims
@@ -60,7 +60,7 @@ impl OfClient {
     }
 }
 
-/// Those of the locks of one kind, and of one label if there are labels.
+/// The series of the locks of one kind, and of one label if there are labels.
 pub(crate) struct OfLocks {
     pub(crate) acquiring: Gauge,
     pub(crate) waiters: Gauge,
@@ -89,7 +89,7 @@ impl OfLocks {
         let reasons = reasons.map(LossReason::as_str);
         let counters = |metric, key, words: &[&'static str]| {
             let counters = ByWord::of(metric, key, words, labels.clone(), Registry::counter);
-            // An alert on a rate needs the zero before the first one.
+            // An alert on a rate needs a zero before the first event.
             for word in words {
                 counters.with(registry, word, |_| {});
             }
@@ -114,7 +114,7 @@ impl OfLocks {
         }
     }
 
-    /// An acquisition ended.
+    /// Notes the end of an acquisition.
     pub(crate) fn acquired(
         &self,
         registry: &Registry,
@@ -126,20 +126,21 @@ impl OfLocks {
         self.took.with(registry, word, |it| it.record(took));
     }
 
-    /// A lease was lost.
+    /// Notes that a lease was lost.
     pub(crate) fn lost(&self, registry: &Registry, reason: LossReason) {
         self.losses
             .with(registry, reason.as_str(), |it| it.increment(1));
     }
 
-    /// A lease ended, however it did.
+    /// Notes the end of a lease, for whatever reason.
     pub(crate) fn held(&self, held: Duration) {
         self.holders.decrement(1);
         self.hold.record(held);
     }
 }
 
-/// Series of one metric that differ in one label, of a few words. Each is registered when it is first asked for.
+/// Series of one metric that differ in one label, whose values are a few known words. Each is registered when it is first
+/// used.
 struct ByWord<T> {
     metric: &'static Metric,
     key: &'static str,
@@ -177,7 +178,7 @@ impl<T> ByWord<T> {
         };
         match self.known.iter().find(|(known, _)| *known == word) {
             Some((_, series)) => f(series.get_or_init(register)),
-            // A word that is newer than the list is looked up each time.
+            // A word that is not in the list is registered each time.
             None => f(&register()),
         }
     }

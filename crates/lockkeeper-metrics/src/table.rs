@@ -1,4 +1,4 @@
-//! All metrics there are: their names, units and what they mean.
+//! All metrics: their names, types, units and meanings.
 
 use metrics::Unit;
 
@@ -10,7 +10,7 @@ pub(crate) struct Metric {
     pub(crate) help: &'static str,
 }
 
-/// What sort of metric it is.
+/// The type of a metric.
 pub(crate) enum Sort {
     Counter,
     Gauge,

@@ -1,6 +1,6 @@
 //! Several locks at once, all or none.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::MultiLock`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::MultiLock`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -17,25 +17,24 @@ use plan::{Facts, plan};
 ///
 /// # Which lock should I use?
 ///
-/// Use this one if a step touches several things that each have their own lock: two accounts, a tree and one of its
-/// leaves. If two callers take such locks one by one in opposite orders, both wait for ever. A multi-lock takes its
-/// members in the same order in every process, however they are listed. If the same things are always locked
-/// together, one lock for all of them is simpler.
+/// Use this one if one step of your program touches several things that each have their own lock: two accounts, a tree
+/// and one of its leaves. If two callers take such locks one by one in opposite orders, both wait for ever. A
+/// multi-lock takes its members in the same order in every process, whatever the order in the list. If the same things
+/// are always locked together, one lock for all of them is simpler.
 ///
 /// # How it works
 ///
 /// Locks on one server, or in one slot of a cluster, are acquired by one script when all of them are free: all or
-/// none, in one round trip for any number of them. One script releases them. If one of them is held, they are
-/// acquired one after the other instead: the wait for each is that of a single lock of its kind, while the ones
-/// before it are held.
+/// none, in one round trip for any number of them. One script releases them. If one of them is held, they are acquired
+/// one after the other instead. Each of these acquisitions waits as one for a single lock of its kind does, while the
+/// ones before it are held.
 ///
 /// Members in another slot or on another server are acquired after that. The order is the same in every process: by
 /// the [name of the store](lockkeeper_core::ClientBuilder::store_name), then by slot and key. That is why two
-/// multi-locks never wait for each other. As soon as a multi-lock spans several clients, each of them needs a store
-/// name.
+/// multi-locks never wait for each other. If a multi-lock spans several clients, each of them needs a store name.
 ///
-/// Under each name its own kind's data is stored. So a multi-lock and a single lock exclude each other, and each
-/// member has its own lease and fencing token.
+/// Each name stores the data of its own kind. So a multi-lock and a single lock exclude each other, and each member
+/// has its own lease and fencing token.
 ///
 /// # Examples
 ///
@@ -64,7 +63,7 @@ use plan::{Facts, plan};
 ///
 /// - **A transaction.** When one member is lost, all are; what was written under them until then stays written.
 /// - **One instant for all members.** Members that one script cannot acquire are acquired one after the other, and
-///   each lease has its own end. The whole is held from the last grant to the first end.
+///   each lease has its own end. All of them are held together from the last grant to the first end.
 /// - **That a loss waits for your code.** When one member is lost, none is renewed any more, even while work under
 ///   the guard continues; the others stay on their servers until the guard is gone or their leases end. Run the work
 ///   in [`Lease::run`](lockkeeper_core::Lease::run), and pass each resource the token of its own member.
@@ -238,8 +237,8 @@ impl fmt::Debug for MultiLock {
 }
 
 lockkeeper_core::guard! {
-    /// A held [`MultiLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease), which is valid while all its
-    /// parts are: one for each lock, with its own fencing token. When one of them is lost all are, and
+    /// A held [`MultiLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease), which is valid while all its parts
+    /// are: one for each lock, with its own fencing token. When one of them is lost, all are, and
     /// [`Lost`](lockkeeper_core::Lost) names it.
     ///
     /// Its parts are released in the reverse order of acquiring. All of them are tried, even if some fail; a silent

@@ -1,15 +1,16 @@
-//! Which members are taken together, and in which order. Pure: facts in, an order out, the same in every process.
+//! Decides which members are taken together, and in which order. Pure: it turns facts into an order that is the same
+//! in every process.
 //!
-//! Callers that take members in the same order, each holding what it has while it waits for the next, never wait for
-//! each other in a circle. A step is what one script can take; if a script finds a member held, the members of its
-//! step are waited for one by one, in their order. So everybody must agree on the order of all members: by the name
-//! of the store, the group and the key.
+//! A caller keeps the members that it has while it waits for the next one. If all callers take members in the same
+//! order, they never wait for each other in a circle. One script takes the members of one step together. If it finds
+//! one of them held, the caller waits for the members of that step one by one, in their order. So all callers must
+//! agree on the order of all members, not only of the steps: by the name of the store, then the group, then the key.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The most members in one step: a script must not hold up its server. This many take some milliseconds.
+/// The most members in one step: a script must not block its server for long. This many take some milliseconds.
 pub(crate) const LARGEST_STEP: usize = 1024;
 
 /// The facts that decide the order.
@@ -19,7 +20,7 @@ pub(crate) struct Facts<O> {
     pub(crate) store: Option<String>,
     /// The client of the member.
     pub(crate) client: u128,
-    /// The group of its key: a script may name keys of one group only.
+    /// The group of its key: a script can only use keys of one group.
     pub(crate) group: u32,
     pub(crate) key: String,
     /// Its kind and mode, or the number of permits it asks for.
@@ -66,8 +67,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The steps in which to take members with these facts: which of them together, and in which order. Of equal members
-/// only the first is taken.
+/// Returns the steps in which to take members with these facts: which of them together, and in which order. Of equal
+/// members, only the first is taken.
 pub(crate) fn plan<O: PartialEq>(members: &[Facts<O>]) -> Result<Vec<Vec<usize>>, Refusal> {
     check_stores(members)?;
     let mut steps: BTreeMap<(Option<&str>, u32), BTreeMap<&str, usize>> = BTreeMap::new();
@@ -93,7 +94,7 @@ pub(crate) fn plan<O: PartialEq>(members: &[Facts<O>]) -> Result<Vec<Vec<usize>>
     }
 }
 
-/// If there are several clients, each needs a store with a name of its own.
+/// Checks that, if there are several clients, each has a store with a name of its own.
 fn check_stores<O>(members: &[Facts<O>]) -> Result<(), Refusal> {
     let clients: BTreeMap<u128, &Facts<O>> = members.iter().map(|it| (it.client, it)).collect();
     if clients.len() < 2 {
@@ -150,7 +151,7 @@ mod tests {
             .collect()
     }
 
-    /// The step in which everybody takes this member.
+    /// The step in which every caller takes this member.
     const fn level(fact: &Fact) -> (u128, u32) {
         (fact.client, fact.group)
     }
@@ -179,7 +180,7 @@ mod tests {
             prop_assert_eq!(named(&one, &members), named(&other, &shuffled));
         }
 
-        /// So a caller that holds one member never waits for another whose holder waits for the first.
+        /// So a caller that holds one member never waits for another one whose holder waits for the first.
         #[test]
         fn whoever_takes_two_members_takes_them_in_the_same_order(
             (all, part) in members().prop_flat_map(|all| {

@@ -1,6 +1,6 @@
 //! One holder at a time: the cheapest lock of the family.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::Mutex`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::Mutex`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -15,17 +15,17 @@ use lockkeeper_core::{Acquire, Client, Lock, Name, Plan, Target, TryAcquire};
 /// # Which lock should I use?
 ///
 /// Use this one unless you have a reason not to. It costs one round trip to acquire and one to release. A holder that
-/// acquires it again waits for itself; waiters are served in no promised order; readers and writers are treated
-/// alike.
+/// acquires it again waits for itself, the order of waiters is not guaranteed, and readers exclude each other as
+/// writers do.
 ///
 /// # How it works
 ///
 /// One string key stores the claim of the holder and expires with its lease. While the guard lives, the lease is
-/// renewed after a third of its ttl. Waiters queue on the server: when the holder releases, the script makes the next
-/// waiter the holder and sends it a message; when the holder's lease ends instead, the first waiter asks by itself.
-/// Only one of a client's waiters stands in that queue; a holder hands the lock over to the next waiter of its own
-/// client with one request. In the empty namespace, which other libraries share, there is no queue: one waiter of
-/// each client asks again when it is told that the lock is free.
+/// renewed after a third of its ttl. Waiters queue on the server. When the holder releases, the script makes the next
+/// waiter the holder and sends it a message. When the holder's lease ends without a release, the first waiter asks
+/// again by itself. Only one of a client's waiters is in that queue; a holder hands the lock over to the next waiter
+/// of its own client with one request. In the empty namespace, which other libraries share, there is no queue: when a
+/// message says that the lock is free, one waiter of each client asks again.
 ///
 /// # Examples
 ///
@@ -137,7 +137,7 @@ impl Mutex {
         Acquire::new(self.0.clone())
     }
 
-    /// This lock as a member of a `MultiLock`, which acquires several locks together.
+    /// Returns this lock as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.0.clone()
     }

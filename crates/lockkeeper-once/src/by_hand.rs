@@ -1,4 +1,4 @@
-//! Work that is not a closure.
+//! Runs of work that is not a closure.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,11 +7,11 @@ use lockkeeper_core::{FencingToken, Result, Target};
 use crate::protocol::{OnceProtocol, ToStore};
 use crate::{LARGEST, Once};
 
-/// One run of work that is not a closure: for the command, whose work is a program, and for models. It excludes every
-/// other run of the work.
+/// One run of work that is not a closure. The command uses it, because its work is a program, and so do models. It
+/// excludes every other run of the work.
 ///
-/// While its claim holds, [`Once::peek`] reads the result that this run will replace: only a claim that holds can
-/// store one.
+/// While its claim holds, [`Once::peek`] reads the result that this run will replace, because only a claim that holds
+/// can store one.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ByHand {
@@ -35,7 +35,7 @@ impl ByHand {
         }
     }
 
-    /// What to acquire, once.
+    /// Returns what to acquire. Acquire it only once.
     pub fn target(&self) -> Target {
         self.target.clone()
     }

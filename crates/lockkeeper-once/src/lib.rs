@@ -1,6 +1,6 @@
 //! One piece of work, one result, across all processes.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::Once`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::Once`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
@@ -30,8 +30,8 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(OnceProtocol::new(name, &Arc::default()))
 }
 
-/// The same protocol for a caller whose work was done with this token, and whose releases store an empty result for
-/// this long.
+/// The same protocol for a caller that has done its work with this token. Its releases store an empty result for this
+/// long.
 #[doc(hidden)]
 pub fn storing_protocol(name: Name, token: FencingToken, keep_for: Duration) -> Arc<dyn Protocol> {
     let to_store = OnceLock::from(ToStore::done(token, b"", keep_for));
@@ -47,14 +47,14 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The largest result, in bytes: a large one would hold up the server, and every caller receives it.
 const LARGEST: usize = 65_536;
 
-/// A piece of work under a name, which one caller does and whose result all callers receive.
+/// A named piece of work that one caller does, and whose result all callers receive.
 ///
 /// # Which lock should I use?
 ///
 /// Use this one if something must *be done once*, not only by one caller at a time. Examples are an answer that is
-/// computed once for everybody who asks ("single flight" in front of a cache), a payment whose request is repeated,
-/// and a nightly report. A [mutex](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Mutex.html) excludes others
-/// while the work runs, and then lets the next caller do it again.
+/// computed once for all callers ("single flight" in front of a cache), a payment whose request may be repeated, and a
+/// nightly report. A [mutex](https://docs.rs/lockkeeper/latest/lockkeeper/struct.Mutex.html) excludes others while the
+/// work runs, and then lets the next caller do it again.
 ///
 /// # How it works
 ///
@@ -63,9 +63,8 @@ const LARGEST: usize = 65_536;
 /// and releases the claim, if the claim still holds; the waiting callers are notified and receive the result. Later
 /// callers receive it with one request, until [`keep_for`](Self::keep_for) has passed.
 ///
-/// When the caller that does the work dies, one other caller does it after the end of the lease. When the work fails,
-/// one other caller does it at once, or, with [`retry_after`](Self::retry_after), nobody does until that time has
-/// passed.
+/// If the caller that does the work dies, one other caller does it after the end of the lease. If the work fails, one
+/// other caller does it at once; with [`retry_after`](Self::retry_after), nobody does until that time has passed.
 ///
 /// # Examples
 ///
@@ -91,10 +90,10 @@ const LARGEST: usize = 65_536;
 ///
 /// - **Exactly once.** If the caller that does the work dies, the work is done again from the beginning, and its
 ///   earlier effects on other systems remain. Only the *result* is stored once. Pass the [fencing
-///   token](lockkeeper_core::Lease::fencing_token) to whatever the work changes.
-/// - **The result when the server loses data.** After a failover that lost it, or if a full server evicts it, the
-///   work is done again. A failover that lost the claim lets a second caller begin beside the first; the first one's
-///   result is refused then.
+///   token](lockkeeper_core::Lease::fencing_token) to each resource that the work changes.
+/// - **The result when the server loses data.** After a failover that lost it, or if a full server evicts it, the work
+///   is done again. After a failover that lost the claim, a second caller can begin while the first one still works.
+///   Then the first caller's result is refused.
 /// - **Order.** When the work fails, any of the waiting callers may be next.
 /// - **Re-entry.** Work that asks for its own name waits for itself.
 #[derive(Clone)]
@@ -124,22 +123,23 @@ impl Once {
     }
 
     /// Sets the length of the lease of the caller that does the work, in whole milliseconds (default: the client's
-    /// ttl). It is renewed while the work runs; it decides how soon another caller takes over when that caller dies.
+    /// ttl). The lease is renewed while the work runs. Its length decides how soon another caller takes over when that
+    /// caller dies.
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Sets how long a result is kept (default: 24 hours): 1 ms to 366 days. When messages are lost, waiting callers
-    /// may need seconds to notice the result, so with less than a few seconds they do the work again.
+    /// Sets how long a result is kept, 1 ms to 366 days (default: 24 hours). When messages are lost, waiting callers
+    /// may need seconds to notice the result, so if it is kept for less than a few seconds, they do the work again.
     #[must_use]
     pub const fn keep_for(mut self, keep_for: Duration) -> Self {
         self.keep_for = keep_for;
         self
     }
 
-    /// Sets how long failed work is not tried again, 1 ms to 366 days; callers meanwhile get [`Error::WorkFailed`].
+    /// Sets how long failed work is not tried again, 1 ms to 366 days. Until then, callers get [`Error::WorkFailed`].
     /// Without it, the next caller tries at once.
     #[must_use]
     pub const fn retry_after(mut self, retry_after: Duration) -> Self {
@@ -147,9 +147,10 @@ impl Once {
         self
     }
 
-    /// Sets what the work is asked for, for example the body of a request. If the stored result belongs to another
-    /// fingerprint or to none, the error is [`Error::Mismatch`]: the name was used for something else. Its SHA-256 is
-    /// stored with the result. A caller without a fingerprint accepts any result.
+    /// Sets the request that the work answers, for example the body of an HTTP request. Its SHA-256 is the
+    /// fingerprint, which is stored with the result. If the stored result has another fingerprint or none, the error
+    /// is [`Error::Mismatch`]: the name was used for something else. A caller without a fingerprint accepts any
+    /// result.
     ///
     /// # Examples
     ///
@@ -186,8 +187,8 @@ impl Once {
         self
     }
 
-    /// Returns the stored result; if there is none, does the work and stores its result. While another caller does
-    /// the work, it waits for that result.
+    /// Returns the stored result. If there is none, it does the work and stores the result. While another caller does
+    /// the work, it waits for that caller's result.
     ///
     /// When it returns `Ok`, the result is stored, and every caller receives it until [`keep_for`](Self::keep_for)
     /// has passed, unless it is [forgotten](Self::forget). A result of more than 65,536 bytes is not stored.
@@ -273,9 +274,9 @@ impl Once {
         self.drive(work, encode, decode).await
     }
 
-    /// Returns the stored outcome of the work, without doing it or waiting for it. `None` if nothing is stored:
-    /// nobody has done the work, somebody is doing it now, or the outcome is no longer kept. A failure is stored for
-    /// as long as [`retry_after`](Self::retry_after) says.
+    /// Returns the stored outcome of the work, without doing it or waiting for it. `None` if nothing is stored: the
+    /// work has not been done, is being done now, or its outcome is no longer kept. A failure is stored for as long as
+    /// [`retry_after`](Self::retry_after) says.
     ///
     /// # Errors
     ///
@@ -326,8 +327,8 @@ impl Once {
         Ok(found)
     }
 
-    /// A run of the work that is not a closure. If a result is stored, acquiring it fails with [`Error::Done`],
-    /// unless `again` is set: then the work is done again.
+    /// Creates a run of the work by hand, for work that is not a closure. If a result is stored, acquiring the run
+    /// fails with [`Error::Done`], unless `again` is set: then the work is done again.
     ///
     /// # Errors
     ///
@@ -366,7 +367,8 @@ impl Once {
                     let failed = ToStore::failed(hold.fencing_token(), retry_after);
                     self.set(&to_store, failed);
                 }
-                // An unanswered release is repeated in the background, and the work's own error says more.
+                // Its error is ignored: an unanswered release is repeated in the background, and the work's own error
+                // says more.
                 let _ = hold.release().await;
                 Err(OnceError::Work(error))
             }
@@ -396,7 +398,8 @@ impl Once {
         match value.and_then(set) {
             Ok(()) => hold.release().await.map(drop),
             Err(error) => {
-                // As above: the next caller need not wait for the end of the lease.
+                // Released, so that the next caller need not wait for the end of the lease. Its error is ignored, as
+                // above.
                 let _ = hold.release().await;
                 Err(error)
             }
@@ -426,7 +429,7 @@ impl Once {
         to_store.get_or_init(|| what.asked_for_with(fingerprint));
     }
 
-    /// The stored result, for this caller.
+    /// Returns the stored result to this caller, or why the caller does not get it.
     fn value_of(&self, record: &Record) -> Result<Vec<u8>> {
         let name = self.target.name();
         let asked_for = self.fingerprint.as_deref();

@@ -1,4 +1,4 @@
-//! The outcome of a call of a `Once`.
+//! What a call of a `Once` returns.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -32,12 +32,12 @@ impl<V> OnceOutcome<V> {
     }
 }
 
-/// Why a call has no stored result.
+/// Why a call did not return a stored result.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OnceError<E, V = Vec<u8>> {
-    /// This call did the work, and it failed with this error of its own. Nothing is stored, or, with
-    /// [`retry_after`](crate::Once::retry_after), only that it failed.
+    /// This call did the work, and it failed with this error of its own. Nothing is stored, or only that it failed,
+    /// with [`retry_after`](crate::Once::retry_after).
     Work(E),
     /// This call did the work, but its result is not known to be stored: another call may do the work again.
     #[non_exhaustive]
@@ -57,7 +57,8 @@ pub enum OnceError<E, V = Vec<u8>> {
 }
 
 impl<E, V> OnceError<E, V> {
-    /// An [`OnceError::NotKept`] with this result, and the reason why it is not stored. For tests of your own code.
+    /// Returns an [`OnceError::NotKept`] with this result and the reason why it is not stored, for tests of your own
+    /// code.
     ///
     /// # Examples
     ///

@@ -1,5 +1,5 @@
-//! What work that is done once asks of the server: the requests of any lock, except that an acquire may find the work
-//! done, and that a release may carry its outcome.
+//! The requests of a `Once`. They are those of any lock, except that an acquire may find the work done, and a release
+//! may store its outcome.
 
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
@@ -51,18 +51,18 @@ impl ToStore {
     }
 }
 
-/// One name, for one caller.
+/// The protocol of one caller of the work.
 #[derive(Debug)]
 pub(crate) struct OnceProtocol {
     lock: LockProtocol,
     name: Name,
     to_store: Arc<OnceLock<ToStore>>,
-    /// Whether to do the work even if there is a result, which is then replaced.
+    /// Whether to do the work even if a result is stored, and replace that result.
     again: bool,
 }
 
 impl OnceProtocol {
-    /// Once the outcome of the work is set, its releases carry it.
+    /// As soon as `to_store` is set, releases store that outcome.
     pub(crate) fn new(name: Name, to_store: &Arc<OnceLock<ToStore>>) -> Self {
         Self {
             lock: LockProtocol::new(name.clone(), Kind::new("once")),

@@ -1,5 +1,5 @@
-//! What a server says of itself, judged for each connection that runs scripts: what may cost somebody a lock is logged, and
-//! not again when the connection is replaced.
+//! Checks what a server says about itself, on each connection that runs scripts. It logs a warning for each fact that may cost
+//! somebody a lock, and does not repeat it when the connection is replaced.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -12,10 +12,10 @@ use crate::reply;
 use crate::request::Outgoing;
 use crate::wire;
 
-/// What was said last of each server, by its address.
+/// The last advice about each server, by its address.
 pub(crate) type Said = BTreeMap<String, Vec<Advice>>;
 
-/// Asks the server what it is and warns of what should be known. One that does not tell this user is not judged.
+/// Asks the server what it is and warns of known risks. A server that does not tell this user is not checked.
 pub(crate) async fn give(connection: &Connection, said: &mut Said) -> Result<(), StoreError> {
     let patience = connection.silence_timeout();
     let server = connection.target();

@@ -1,4 +1,4 @@
-//! One connection, whichever library keeps it: what is asked of a server, and how a silent one is noticed.
+//! One connection, with either library: the requests to a server, and how a silent server is noticed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::sharding;
 use crate::target::Target;
 use crate::wire::{self, Answer, Change, Changed, Lifeline, Listener, Wire};
 
-/// How long a connection that is being closed may take to finish what is under way.
+/// How long a connection that is being closed may take to finish the requests under way.
 const QUIT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The callers' half. The owner has a [`Lifeline`].
 pub(crate) struct Connection {
     wire: Wire,
     target: Target,
-    /// Of a login that may change.
+    /// Only for a login that may change.
     session: Option<Session>,
     condemned: Notify,
     connect_timeout: Duration,
@@ -39,15 +39,15 @@ pub(crate) struct Connection {
 pub(crate) enum Verb {
     Subscribe,
     Unsubscribe,
-    /// Unsubscribe because the slot has gone, which ends a sharded subscription by itself.
+    /// Unsubscribe because the slot has moved, which by itself ends a sharded subscription.
     Abandon,
 }
 
 impl Connection {
-    /// Asks for credentials, connects, logs in, selects the database and waits for a first `PONG`, all within the timeout for
-    /// connecting. With a listener it is one for messages.
+    /// Asks for credentials, connects, logs in, selects the database and waits for a first `PONG`, all within the connect timeout.
+    /// With a listener it is a connection for messages.
     ///
-    /// Dropping the future closes whatever has been opened.
+    /// Dropping the future closes every connection that was opened.
     pub(crate) async fn open(
         target: &Target,
         options: &RedisOptions,
@@ -83,27 +83,27 @@ impl Connection {
         Ok((Arc::new(connection), opened.lifeline))
     }
 
-    /// Whether the messages of a channel are sharded here, for who publishes and who listens.
+    /// Whether messages on this channel are sharded here, both to publish and to subscribe.
     pub(crate) fn shards(&self, channel: &str) -> bool {
         self.sharded && sharding::is_of_a_name(channel)
     }
 
-    /// Sends one request, in the words for this server, and waits for its answer.
+    /// Sends one request, worded for this server, and waits for its answer.
     ///
-    /// It is queued when the future is first polled: nothing is awaited before.
+    /// It is queued when the future is first polled: nothing is awaited before that.
     pub(crate) async fn send(&self, request: &Outgoing, patience: Duration) -> Answer {
         let answer = self.wire.request(request, self.sharded, patience).await;
         self.notice(answer)
     }
 
-    /// The same directly behind an `ASKING`, by a connection that nobody else uses meanwhile.
+    /// The same, directly after an `ASKING`, on a connection that only this caller uses meanwhile.
     pub(crate) async fn send_asking(&self, request: &Outgoing, patience: Duration) -> Answer {
         let wire = &self.wire;
         let answer = wire.request_asking(request, self.sharded, patience).await;
         self.notice(answer)
     }
 
-    /// A server that does not know who asks is logged in to anew.
+    /// If the server no longer knows the login, starts a new login.
     fn notice(&self, answer: Answer) -> Answer {
         answer.inspect_err(|error| {
             if let (Some(session), Some("NOAUTH")) = (&self.session, error.code()) {
@@ -112,7 +112,7 @@ impl Connection {
         })
     }
 
-    /// New credentials, as soon as there are any, or why there are none. For ever under way if they do not change.
+    /// Waits for new credentials; returns them, or why there are none. Never resolves if the login does not change.
     pub(crate) async fn renewed_credentials(&self) -> Result<Credentials, StoreError> {
         let Some(session) = &self.session else {
             return std::future::pending().await;
@@ -124,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Logs in anew, which changes nothing if it fails.
+    /// Logs in anew; if that fails, nothing changes.
     pub(crate) async fn authenticate(&self, credentials: Credentials) -> Result<(), StoreError> {
         let user = credentials.user.as_deref();
         let words = user.into_iter().chain([credentials.password.as_str()]);
@@ -144,24 +144,24 @@ impl Connection {
         Ok(())
     }
 
-    /// New credentials have come to nothing: they are asked for again after a pause.
+    /// The new credentials did not work: they are asked for again after a pause.
     pub(crate) fn not_renewed(&self) {
         if let Some(session) = &self.session {
             session.failed();
         }
     }
 
-    /// Whether it can be logged in anew while it lives. RESP2 has no such word beside subscriptions.
+    /// Whether it can log in anew while it lives. In RESP2, a connection with subscriptions cannot.
     pub(crate) const fn can_authenticate(&self) -> bool {
         self.resp3 || !self.listens
     }
 
-    /// Whether its credentials are about to expire, and it is one that nobody logs in anew.
+    /// Whether its credentials are about to expire, for a connection without a task that logs it in anew.
     pub(crate) fn is_outdated(&self) -> bool {
         self.session.as_ref().is_some_and(Session::is_due)
     }
 
-    /// Changes subscriptions: what became of each. An error says that the connection is of no use any more.
+    /// Changes subscriptions; returns the result of each. An error means that the connection is no longer usable.
     pub(crate) async fn change(
         &self,
         changes: &[(Verb, &str)],
@@ -176,8 +176,8 @@ impl Connection {
         self.wire.change(&changes, self.silence_timeout).await
     }
 
-    /// Asks for an echo: whether the server lives, and every answer before it has been taken by the request it belongs to. An
-    /// error reply is a sign of life: the server is loading, or busy with a script.
+    /// Asks for an echo, which shows that the server lives and that every earlier answer went to its own request. An error reply is
+    /// a sign of life too: the server is loading, or busy with a script.
     async fn echo(&self) -> Result<(), StoreError> {
         if self.listens {
             return self.change(&[]).await.map(drop);
@@ -192,7 +192,7 @@ impl Connection {
         }
     }
 
-    /// Ends with the reason for which an idle connection is no good any more.
+    /// Returns when the idle connection is no longer usable, with the reason.
     pub(crate) async fn pulse(&self) -> String {
         loop {
             tokio::time::sleep(self.silence_timeout).await;
@@ -202,12 +202,12 @@ impl Connection {
         }
     }
 
-    /// For how long it may owe an answer.
+    /// How long the server may take to answer.
     pub(crate) const fn silence_timeout(&self) -> Duration {
         self.silence_timeout
     }
 
-    /// Where it leads.
+    /// The server that it is connected to.
     pub(crate) const fn target(&self) -> &Target {
         &self.target
     }
@@ -222,9 +222,9 @@ impl Connection {
         self.condemned.notified().await;
     }
 
-    /// Lets what is under way finish, within a bound, and says goodbye to the server.
+    /// Lets the requests under way finish, within a limit, and sends `QUIT` to the server.
     pub(crate) async fn quit(&self) {
-        // Whatever comes of it, the lifeline is dropped next.
+        // Whatever the result, the lifeline is dropped next.
         let _ = timeout(QUIT_PATIENCE, self.wire.end()).await;
     }
 }

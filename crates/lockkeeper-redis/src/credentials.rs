@@ -1,4 +1,4 @@
-//! Credentials, which may change while a store lives: who is asked for them, and as whom a connection is logged in.
+//! Credentials, which may change while a store lives: the provider that gives them, and the login of a connection.
 
 mod file;
 mod session;
@@ -15,9 +15,9 @@ use tokio::time::timeout;
 pub use file::PasswordFile;
 pub(crate) use session::Session;
 
-/// A password, the user that it belongs to, and for how long the server takes them.
+/// A password, its user, and for how long the server accepts them.
 ///
-/// Its debug form shows neither.
+/// Its `Debug` output shows none of them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A password of the default user, without an end.
+    /// A password of the default user that never expires.
     pub fn new(password: impl Into<String>) -> Self {
         Self {
             user: None,
@@ -43,30 +43,30 @@ impl Credentials {
         }
     }
 
-    /// Whose password it is. The default user's unless set.
+    /// Sets the user of the password. The default user unless set.
     #[must_use]
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.user = Some(user.into());
         self
     }
 
-    /// For how long from now the server takes them. For ever unless set.
+    /// Sets for how long from now the server accepts them. Forever unless set.
     ///
-    /// The provider is asked again when two thirds to four fifths of that time are over, but not more often than
-    /// every 500 ms, and connections that live are logged in anew with what it gives.
+    /// The provider is asked again when two thirds to four fifths of that time are over, but at most every 500 ms, and connections
+    /// that live are logged in anew with the credentials it returns.
     #[must_use]
     pub const fn expires_in(mut self, time: Duration) -> Self {
         self.expires_in = Some(time);
         self
     }
 
-    /// Whether a server sees no difference.
+    /// Whether a server sees no difference between the two.
     pub(crate) fn are(&self, others: &Self) -> bool {
         (&self.user, &self.password) == (&others.user, &others.password)
     }
 
-    /// An error without the password, which a server may have put into its words: one that does not know `AUTH` answers with
-    /// what it was sent.
+    /// The error without the password, which a server may repeat in its message: one that does not know `AUTH` answers with the
+    /// arguments that it received.
     pub(crate) fn hidden_in(&self, error: StoreError) -> StoreError {
         let message = error.message();
         let code = match error.code() {
@@ -89,21 +89,21 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Gives out the credentials of the moment: tokens of IAM or Entra, a secret that rotates.
+/// Provides the current credentials: tokens of IAM or Entra, a secret that rotates.
 ///
-/// It is asked for each connection that is made, and again before the credentials of one [expire](Credentials::expires_in), or
-/// when a server does not know a connection any more. A store has two connections to each server and makes them at the same
-/// moment, so a provider that asks a service keeps what that answered for as long as it is good.
+/// The store asks it for each new connection, and again before the credentials of a connection [expire](Credentials::expires_in),
+/// or when a server no longer knows the login of a connection. A store opens two connections to each server at the same moment, so
+/// a provider that calls a service should cache the answer while it is valid.
 ///
 /// An attempt to connect fails if the provider fails or takes longer than
-/// [`connect_timeout`](crate::RedisOptions::connect_timeout), and is repeated as every attempt is. A connection that lives is kept
+/// [`connect_timeout`](crate::RedisOptions::connect_timeout); it is repeated like every attempt. A connection that lives is kept
 /// meanwhile: the provider is asked again after 1 s, then ever less often, up to every 16 s.
 ///
 /// A closure that returns a future is a provider too, and so is a [`PasswordFile`].
 ///
 /// # Cancel safety
 ///
-/// The future is dropped when its time is over or the store is closed, so what it does must bear that.
+/// The store drops the future when its time is over or the store is closed, so it must be safe to drop at any await.
 ///
 /// # Examples
 ///
@@ -128,11 +128,11 @@ impl fmt::Debug for Credentials {
 /// # }
 /// ```
 pub trait CredentialsProvider: Send + Sync + 'static {
-    /// The credentials to log in with now.
+    /// Returns the credentials to log in with now.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from having any. The words of the error stand in logs and in errors of the store.
+    /// Any reason for which there are no credentials. The error's message appears in logs and in errors of the store.
     fn credentials(
         &self,
     ) -> impl Future<Output = Result<Credentials, Box<dyn StdError + Send + Sync>>> + Send;
@@ -150,7 +150,7 @@ where
     }
 }
 
-/// A provider of whatever type.
+/// A provider of any type.
 #[derive(Clone)]
 pub(crate) struct Provider(Arc<dyn Ask>);
 
@@ -182,23 +182,23 @@ impl fmt::Debug for Provider {
 /// How to log in to a server.
 #[derive(Debug, Clone)]
 pub(crate) enum Login {
-    /// Nobody does.
+    /// There is no login.
     Nobody,
     /// Always with the same credentials.
     Always(Credentials),
-    /// With what a file says.
+    /// With the contents of a file.
     File(PasswordFile),
-    /// With what a provider says.
+    /// With the answer of a provider.
     Asked(Provider),
 }
 
 impl Login {
-    /// Whether what is asked for later may be something else.
+    /// Whether a later answer may be different.
     pub(crate) const fn changes(&self) -> bool {
         matches!(self, Self::File(_) | Self::Asked(_))
     }
 
-    /// What to log in with now.
+    /// The credentials to log in with now.
     pub(crate) async fn credentials(
         &self,
         patience: Duration,
@@ -233,7 +233,7 @@ impl PartialEq for Login {
 
 impl Eq for Login {}
 
-/// What a provider has failed by.
+/// The error of a provider.
 #[derive(Debug)]
 struct Unprovided(Box<dyn StdError + Send + Sync>);
 
@@ -281,7 +281,7 @@ mod tests {
             error.message(),
             "ERR unknown command 'AUTH', with args beginning with: 'ann' '…'"
         );
-        // The code stands as it is, whatever the password.
+        // The code stays as it is, whatever the password is.
         let error = Credentials::new("PASS").hidden_in(StoreError::refused("WRONGPASS no"));
         assert_eq!(error.message(), "WRONGPASS no");
     }

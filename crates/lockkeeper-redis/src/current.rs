@@ -1,4 +1,4 @@
-//! The place where a caller finds the connection in use, or the reason why there is none.
+//! A slot in which callers find the connection in use, or the reason why there is none.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ impl Current {
         Self::starting_as(State::Up(connection))
     }
 
-    /// A place that has not had a connection yet.
+    /// A slot that has had no connection yet.
     pub(crate) fn down(why: &str) -> Self {
         Self::starting_as(State::Down(why.to_owned()))
     }
 
-    /// A place whose first connection is being made.
+    /// A slot whose first connection is being made.
     pub(crate) fn opening() -> Self {
         Self::starting_as(State::Opening)
     }
@@ -42,7 +42,7 @@ impl Current {
         }
     }
 
-    /// The connection to use; while there is none, the error that says so at once.
+    /// The connection to use; without one, fails at once with the reason.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, StoreError> {
         match &*self.state.borrow() {
             State::Up(connection) => Ok(Arc::clone(connection)),
@@ -57,10 +57,10 @@ impl Current {
         matches!(&*self.state.borrow(), State::Up(_))
     }
 
-    /// Resolves once the first attempt to connect has come to something.
+    /// Resolves once the first attempt to connect has succeeded or failed.
     pub(crate) async fn decided(&self) {
         let mut state = self.state.subscribe();
-        // The sender is here, so there is no error.
+        // The sender is in `self`, so there is no error.
         let _ = state
             .wait_for(|state| !matches!(state, State::Opening))
             .await;
@@ -75,7 +75,7 @@ impl Current {
         });
     }
 
-    /// From now on callers of `connection` are told `why` there is none.
+    /// From now on callers that would use `connection` get the reason `why` there is none.
     pub(crate) fn lower(&self, connection: &Arc<Connection>, why: &str) {
         self.state.send_modify(|state| {
             if matches!(state, State::Up(current) if Arc::ptr_eq(current, connection)) {
@@ -84,7 +84,7 @@ impl Current {
         });
     }
 
-    /// From now on callers are told this reason for which there is none.
+    /// From now on callers get this reason for the missing connection.
     pub(crate) fn explain(&self, why: String) {
         self.state.send_modify(|state| {
             if let State::Down(reason) = state {
@@ -108,7 +108,7 @@ impl Current {
     }
 }
 
-/// Closes the place however the task that fills it ends, the end of the runtime included.
+/// Closes the slot however the task that fills it ends, even at the end of the runtime.
 #[derive(Debug)]
 pub(crate) struct CloseOnDrop(pub(crate) Arc<Current>);
 
@@ -124,7 +124,7 @@ pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// What is answered without a connection.
+/// The error of a call for which there is no connection.
 pub(crate) fn not_connected(why: &str) -> StoreError {
     match why {
         "" => StoreError::not_sent("not connected"),
@@ -132,7 +132,7 @@ pub(crate) fn not_connected(why: &str) -> StoreError {
     }
 }
 
-/// What a closed store answers.
+/// The error of a closed store.
 pub(crate) fn closed_error() -> StoreError {
     StoreError::not_sent("the store is closed")
 }

@@ -1,4 +1,4 @@
-//! What stands behind a URL: one server, or several that share the keys.
+//! The deployment that a URL names: one server, or several that share the keys.
 
 use std::fmt;
 
@@ -17,22 +17,22 @@ pub(crate) enum Deployment {
     Single(Target),
     /// Servers that share the keys by slots.
     Cluster(Seeds),
-    /// One server that has every key, and which one it is sentinels say.
+    /// One server that has every key; sentinels say which one it is.
     Sentinel(Watch),
 }
 
 /// A primary that sentinels watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Watch {
-    /// What the sentinels call it.
+    /// The sentinels' name for it.
     pub(crate) service: String,
-    /// They have credentials of their own.
+    /// The sentinels, with their own credentials.
     pub(crate) sentinels: Vec<Target>,
     /// How to log in to the primary, wherever it is.
     pub(crate) template: Target,
 }
 
-/// Where, and nothing else: good for logs and errors.
+/// The addresses and nothing else: safe for logs and errors.
 impl fmt::Display for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} as the sentinels at ", self.service)?;
@@ -57,7 +57,7 @@ impl Deployment {
         }
     }
 
-    /// From now on the servers that have keys are logged in to with what `provider` says.
+    /// From now on, logs in to the servers that have keys with the credentials of `provider`.
     pub(crate) fn log_in_by(&mut self, provider: Provider) -> Result<()> {
         let login = match self {
             Self::Single(target) => &mut target.login,
@@ -98,8 +98,8 @@ fn cluster(rest: &str, tls: bool) -> Result<Seeds> {
     Seeds::new(targets).ok_or_else(|| config("the URL of a cluster names no host"))
 }
 
-/// `[[user]:password@]host[:port][,…]/service[/db][?node=…&sentinel_user=…&sentinel_password=…]`: user and password are those
-/// of the primary.
+/// `[[user]:password@]host[:port][,…]/service[/db][?node=…&sentinel_user=…&sentinel_password=…]`: user and password are the
+/// primary's.
 fn sentinel(rest: &str, tls: bool) -> Result<Watch> {
     let several = several(rest, tls, "redis-sentinel://host:26379/service")?;
     let (service, number) = several.path.split_once('/').unwrap_or((several.path, ""));
@@ -152,7 +152,7 @@ struct Several<'a> {
 }
 
 impl Several<'_> {
-    /// Every server named, each once, with the same credentials.
+    /// Every server that the URL names, each once, with the same credentials.
     fn targets(&self, port: u16) -> Result<Vec<Target>> {
         let further = self.settings.iter().filter(|(key, _)| *key == "node");
         let further: Result<Vec<String>> = further.map(|(_, host)| decode(host)).collect();
@@ -189,7 +189,7 @@ impl Several<'_> {
     }
 }
 
-/// Takes a URL apart that may name several hosts, which no library reads. `rest` is what follows `://`.
+/// Splits a URL that may name several hosts, which no library parses. `rest` is the part after `://`.
 fn several<'a>(rest: &'a str, tls: bool, example: &str) -> Result<Several<'a>> {
     if rest.contains('#') {
         return Err(config(
@@ -291,7 +291,7 @@ mod tests {
             panic!("{url}");
         };
         assert_eq!(watch.template.login, file);
-        // Named twice, one of them is one.
+        // The host that is named twice counts once.
         assert_eq!(watch.sentinels.len(), 2);
         let own = login(None, Some("s".to_owned()), None).unwrap();
         assert_eq!(watch.sentinels[0].login, own);

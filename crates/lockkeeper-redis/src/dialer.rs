@@ -17,29 +17,29 @@ use crate::options::RedisOptions;
 use crate::whereabouts::Whereabouts;
 use crate::wire::{Lifeline, Listener};
 
-/// The pause before the first new attempt; jitter makes it up to twice as long. Short, for the usual case is one broken
-/// connection to a server that is well; not zero, for the other case is a thousand clients of one that restarts.
+/// The pause before the first new attempt; jitter makes it up to twice as long. Short, because usually one connection to a healthy
+/// server broke; not zero, because sometimes a thousand clients reconnect to a server that restarts.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest pause, before jitter makes it up to twice as long: leases should not run out because nobody looked.
+/// The longest pause, before jitter makes it up to twice as long: leases should not expire because nobody tried to connect.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Knows how to connect one of the two lines.
+/// Knows how to open one of the two connections.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) whereabouts: Whereabouts,
     pub(crate) options: RedisOptions,
     pub(crate) line: Line,
-    /// Who hears what arrives besides answers, by the line for messages.
+    /// Receives what arrives besides answers, on the connection for messages.
     pub(crate) listener: Option<Listener>,
-    /// Rung when a connection is lost.
+    /// Notified when a connection is lost.
     pub(crate) alarm: Arc<Notify>,
-    /// What went wrong lately, for the log.
+    /// Recent failures, for the log.
     pub(crate) troubles: Arc<Mutex<Tally>>,
 }
 
 impl Dialer {
-    /// Connects, or says at once why not.
+    /// Connects, or says at once why it cannot.
     pub(crate) async fn dial(&self) -> Result<(Arc<Connection>, Lifeline), StoreError> {
         let target = self.whereabouts.find().await?;
         let opened = Connection::open(&target, &self.options, self.listener.clone()).await?;
@@ -48,7 +48,7 @@ impl Dialer {
         Ok(opened)
     }
 
-    /// Connects in the end. `tell` hears why each attempt before that has failed.
+    /// Retries until it is connected. `tell` gets the reason of each failed attempt.
     pub(crate) async fn redial(&self, tell: impl Fn(String)) -> (Arc<Connection>, Lifeline) {
         let mut pauses = ExponentialBuilder::new()
             .with_min_delay(FIRST_PAUSE)
@@ -77,7 +77,7 @@ impl Dialer {
         }
     }
 
-    /// New credentials for a connection that lives, as soon as there are any.
+    /// Waits for new credentials for an open connection.
     pub(crate) async fn renewed_credentials(&self, connection: &Connection) -> Credentials {
         loop {
             match connection.renewed_credentials().await {
@@ -87,7 +87,7 @@ impl Dialer {
         }
     }
 
-    /// Logs a connection that lives in with new credentials.
+    /// Logs an open connection in with new credentials.
     pub(crate) async fn authenticate(&self, connection: &Connection, credentials: Credentials) {
         match connection.authenticate(credentials).await {
             Ok(()) => {
@@ -98,7 +98,7 @@ impl Dialer {
         }
     }
 
-    /// Tells that a connection stays logged in as it is.
+    /// Reports that a connection keeps its present login.
     pub(crate) fn report_not_renewed(&self, error: &StoreError) {
         let what = "cannot log in with new credentials, asking for them again";
         self.warn(what, &self.reason(error));
@@ -109,18 +109,18 @@ impl Dialer {
         format!("{error}{advice}")
     }
 
-    /// Resolves once the server to use is another than that of the connection, and says so.
+    /// Resolves once the server to use is no longer the one of the connection; returns the reason.
     pub(crate) async fn moved(&self, connection: &Connection) -> String {
         self.whereabouts.moved(connection.target()).await
     }
 
-    /// Tells of the end of a connection.
+    /// Reports the end of a connection.
     pub(crate) fn report_lost(&self, why: &str) {
         self.alarm.notify_one();
         self.warn("connection lost, it will be replaced", why);
     }
 
-    /// Logs what went wrong: the first time by itself, and then, however often it is met, now and then with a count.
+    /// Logs a failure: the first one at once, repetitions now and then with a count.
     pub(crate) fn warn(&self, what: &str, reason: &str) {
         let now = BootClock.now();
         let (news, due) = {

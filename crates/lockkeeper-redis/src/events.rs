@@ -1,6 +1,6 @@
-//! The stream of events, and the rule for [`Event::Reconnected`]: it is told only when both connections are up, for it
-//! promises that requests run and that every subscription is in place. In a cluster it is told whenever a node is back,
-//! whatever the others do: what another one misses it tells when that one is.
+//! The stream of events, and the rule for [`Event::Reconnected`]: it is sent only when both connections are up, because it promises
+//! that requests run and that every subscription is in place. In a cluster it is sent whenever a node is back, whatever the state
+//! of the others: each node sends its own when it is back, for the messages that it missed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,14 +12,14 @@ use tokio::sync::mpsc;
 pub(crate) enum Line {
     Scripts,
     Messages,
-    /// The one for scripts of one node of several.
+    /// The connection for scripts to one node of several.
     NodeScripts,
-    /// The one for messages of one node of several.
+    /// The connection for messages to one node of several.
     NodeMessages,
 }
 
 impl Line {
-    /// As it stands in logs.
+    /// Its name in logs.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Scripts | Self::NodeScripts => "scripts",
@@ -42,7 +42,7 @@ struct State {
 
 #[derive(Debug, Default)]
 enum Sink {
-    /// Nobody has asked for the stream: events are dropped.
+    /// Nobody has asked for the stream yet: events are dropped.
     #[default]
     Unasked,
     Open(mpsc::UnboundedSender<Event>),
@@ -50,7 +50,7 @@ enum Sink {
 }
 
 impl Events {
-    /// The stream, the first time.
+    /// The stream, on the first call.
     pub(crate) fn stream(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
         let mut state = self.lock();
         let Sink::Unasked = state.sink else {
@@ -73,19 +73,19 @@ impl Events {
         state.tell(Event::Disconnected);
     }
 
-    /// A connection is back, its subscriptions in place.
+    /// A connection is back, with its subscriptions in place.
     pub(crate) fn restored(&self, line: Line) {
         let mut state = self.lock();
         state.set_down(line, false);
         state.tell_reconnected();
     }
 
-    /// Messages have been missed, or the server may be another, although the connections hold.
+    /// Messages were missed, or the server may be another one, although the connections hold.
     pub(crate) fn missed(&self) {
         self.lock().tell_reconnected();
     }
 
-    /// Nothing more will be told.
+    /// No more events are sent.
     pub(crate) fn end(&self) {
         self.lock().sink = Sink::Ended;
     }
@@ -104,7 +104,7 @@ impl State {
         }
     }
 
-    /// While a connection is down this waits: `restored` will tell it.
+    /// While a connection is down this sends nothing: `restored` will.
     fn tell_reconnected(&self) {
         if !self.scripts_down && !self.messages_down {
             self.tell(Event::Reconnected);
@@ -113,7 +113,7 @@ impl State {
 
     fn tell(&self, event: Event) {
         if let Sink::Open(sender) = &self.sink {
-            // An error means that the engine has gone; nobody is left to be told.
+            // An error means that the engine is gone and no longer reads events.
             let _ = sender.send(event);
         }
     }

@@ -1,4 +1,4 @@
-//! What is said of a connection that could not be made or has ended, in the words of a person.
+//! The messages, for people, about a connection that could not be made or has ended.
 
 use std::io;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use lockkeeper_core::store::StoreError;
 
 use crate::credentials::Login;
 
-/// Said of a server that has ended a connection without an answer.
+/// For a server that has ended a connection without an answer.
 pub(crate) const CLOSED: &str = "the connection was closed";
 
-/// As operating systems say it.
+/// The text of operating systems.
 const RESET: &str = "Connection reset by peer";
 
-/// Said of a server that answers something else than Redis does.
+/// For a server whose answer is not in Redis's protocol.
 pub(crate) const GIBBERISH: &str = "the answer is not in the protocol of Redis";
 
-/// Said of a server that does not speak TLS, when the URL does.
+/// For a server that does not speak TLS although the URL does.
 const NOT_TLS: &str = "the server does not answer in TLS";
 
-/// Said of a server that says nothing while a connection is made.
+/// For a server that stays silent while a connection is made.
 pub(crate) fn late(timeout: Duration) -> StoreError {
     StoreError::not_sent(format!("no answer within {timeout:?}"))
 }
@@ -27,7 +27,7 @@ pub(crate) fn late(timeout: Duration) -> StoreError {
 /// Why a connection could not be made, if the server has said so.
 pub(crate) fn of_greeting(refused: StoreError) -> StoreError {
     match refused.message().starts_with("ERR max number of clients") {
-        // It refuses whoever comes just now, and not this request: that may pass.
+        // The server refuses all new connections just now, and not this request: that may pass.
         true => {
             let message = format!("{}; raise maxclients or close some", refused.message());
             StoreError::not_sent(message).with_source(refused)
@@ -49,12 +49,12 @@ pub(crate) fn advice(error: &StoreError, login: &Login) -> &'static str {
     }
 }
 
-/// What to do about a first connection that failed, for the end of a message: the server may speak TLS and the URL does not, or
-/// the other way round. `tls` is what the URL says.
+/// What to do about a first connection that failed, for the end of a message: the server may speak TLS and the URL not, or the
+/// other way round. `tls` says whether the URL does.
 pub(crate) fn hint(error: &StoreError, tls: bool) -> &'static str {
     let message = error.message();
     let hangs_up = [CLOSED, RESET, GIBBERISH].contains(&message);
-    // A server takes the beginning of TLS for a command and waits for its end, unless there is one by chance.
+    // A server takes the beginning of TLS for a command and waits for its end, which rarely comes.
     let waits = message.starts_with("no answer");
     match tls {
         true if hangs_up || waits || message == NOT_TLS => {
@@ -65,7 +65,7 @@ pub(crate) fn hint(error: &StoreError, tls: bool) -> &'static str {
     }
 }
 
-/// What the operating system or the TLS library says.
+/// The message of the operating system or the TLS library.
 pub(crate) fn words_of_io(error: &io::Error) -> String {
     #[cfg(feature = "tls")]
     if let Some(error) = error
@@ -84,7 +84,7 @@ pub(crate) fn words_of_io(error: &io::Error) -> String {
     }
 }
 
-/// An error of the TLS library, by the names in its debug form.
+/// An error of the TLS library, built from the names in its `Debug` output.
 #[cfg(any(feature = "fred", feature = "tls"))]
 pub(crate) fn of_tls(text: &str) -> String {
     let (error, inside) = text.split_once('(').unwrap_or((text, ""));

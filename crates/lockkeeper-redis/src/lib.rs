@@ -1,19 +1,19 @@
 //! Lockkeeper's store over [redis-rs](https://docs.rs/redis) or [fred](https://docs.rs/fred): a Redis or Valkey server, a
 //! cluster of them, or the primary that sentinels watch.
 //!
-//! [`RedisStore`] keeps two connections to each server: one runs scripts, the other receives messages. Each lives exactly as long
-//! as its socket. Neither library reconnects here, and so never sends anything again; when a connection ends, a fresh one takes its
-//! place. A request that was under way is then "unknown", and the engine decides what to do about it.
+//! [`RedisStore`] keeps two connections to each server: one runs scripts, the other receives messages. A connection lives exactly
+//! as long as its socket. Neither library reconnects here, so neither ever sends a request again; when a connection ends, the store
+//! opens a new one. A request that was under way is then "unknown", and the engine decides what to do about it.
 //!
 //! | feature | what |
 //! |---|---|
 //! | `redis-rs`, default | the transport redis-rs, used unless [`RedisOptions::transport`] says otherwise |
-//! | `fred` | the transport fred; used without a word if it alone is built in |
-//! | `tls` | the schemes with `rediss`, by either transport |
+//! | `fred` | the transport fred; used without any setting if it is the only one built in |
+//! | `tls` | the schemes with `rediss`, with either transport |
 //!
 //! At least one of the transports must be built in.
 //!
-//! Not here, on purpose: retries of scripts, the step from `EVALSHA` to `EVAL`, any opinion on what a reply means.
+//! Deliberately not here: retries of scripts, the step from `EVALSHA` to `EVAL`, any judgement of what a reply means.
 //!
 //! What this version connects to:
 //!
@@ -24,10 +24,10 @@
 //! | `redis-cluster://[[user]:password@]host[:port][,…][?node=…&map=…]` | a cluster, by any of its nodes |
 //! | `redis-sentinel://[[user]:password@]host[:port][,…]/service[/db][?map=…&sentinel_password=…]` | the primary that sentinels watch |
 //!
-//! Characters with a meaning in URLs (`/ : @ ? # % & =`) are percent-encoded in names and passwords. `rediss`, for TLS, stands
-//! in place of `redis` if the feature `tls` is enabled; its settings are `ca`, `cert` and `key`. `map=announced=reached` says where a
-//! server is reached that others know by another address. `password-file=/path` stands in place of a password that changes, and
-//! [`RedisOptions::credentials`] asks whoever gives out tokens.
+//! Percent-encode characters that have a meaning in URLs (`/ : @ ? # % & =`) in names and passwords. For TLS, enable the feature
+//! `tls` and write `rediss` instead of `redis`; its settings are `ca`, `cert` and `key`. If a server announces an address that you
+//! cannot reach, `map=announced=reached` gives the address to use instead. For a password that changes, use `password-file=/path`,
+//! or let [`RedisOptions::credentials`] ask the service that issues tokens.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]

@@ -1,14 +1,14 @@
-//! Replies: what can be read in the values of the store seam.
+//! Reads values of replies.
 
 use lockkeeper_core::store::{StoreError, Value};
 
-/// The refusal that an error reply says, its code word in front.
+/// The refusal in an error reply, which begins with its code.
 pub(crate) fn refused(text: &str) -> StoreError {
     StoreError::refused(without_place(text))
 }
 
-/// Redis 6.2 says in front of what fails in a script where that was: `@user_script: 53: -READONLY You can't …`, and before that
-/// `ERR Error running script (call to f_…): ` if nobody caught it. Later versions begin with the code word.
+/// Redis 6.2 puts the place in the script before an error, as in `@user_script: 53: -READONLY You can't …`, and before that
+/// `ERR Error running script (call to f_…): ` if the script did not catch it. Later versions begin with the error code.
 fn without_place(text: &str) -> String {
     const PLACE: &str = "@user_script:";
     let uncaught = text.strip_prefix("ERR Error running script");
@@ -40,7 +40,7 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The texts in a list; what is none left out. None for any other reply.
+/// The texts in a list, without its other values. Empty for any other reply.
 pub(crate) fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::List(values) => values.iter().filter_map(text).collect(),
@@ -48,8 +48,7 @@ pub(crate) fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// Whether this answers the `PING` that carried `nonce`: the nonce alone, or after "pong" on a connection that has
-/// subscriptions.
+/// Whether this answers the `PING` that carried `nonce`: the nonce alone, or after "pong" on a connection with subscriptions.
 pub(crate) fn is_pong(value: &Value, nonce: &str) -> bool {
     match value {
         Value::List(fields) => matches!(fields.as_slice(), [_, echo] if is_pong(echo, nonce)),

@@ -1,24 +1,24 @@
-//! Requests: calls of the store seam as texts in one buffer, for whichever library sends them.
+//! Requests: calls of the store as texts in one buffer, for the library that sends them.
 
 use std::fmt;
 
 use lockkeeper_core::protocol::{ScriptCall, Texts};
 use lockkeeper_core::store::{Call, Form, StoreError, slot_of};
 
-/// The number of keys and that of a request, in digits.
+/// The digits of the number of keys and of the number of the request.
 const LONGEST_NUMBERS: usize = 24;
 
-/// A request before it is known who gets it. Its debug form shows no arguments: one of them may be a password.
+/// A request that does not depend on the server it goes to. Its `Debug` output shows no arguments, because one may be a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     /// The command.
     pub(crate) name: &'static str,
     script: Option<Script>,
-    /// What stands behind the script.
+    /// The arguments after the script.
     pub(crate) args: Texts,
 }
 
-/// The first argument: one where messages of names are sharded, another one elsewhere.
+/// The first argument: one text for servers that shard the messages of names, another for the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Script {
     classic: &'static str,
@@ -48,7 +48,7 @@ impl Outgoing {
         })
     }
 
-    /// One that is the same for everybody.
+    /// A request that is the same for every server.
     pub(crate) fn plain<'a>(name: &'static str, args: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
             name,
@@ -57,7 +57,7 @@ impl Outgoing {
         }
     }
 
-    /// The text of the script for a server whose messages of names are `sharded`, or not.
+    /// The text of the script for a server that shards the messages of names, if `sharded`, or for one that does not.
     pub(crate) fn script(&self, sharded: bool) -> Option<&'static str> {
         let script = self.script.as_ref()?;
         Some(if sharded {
@@ -76,7 +76,7 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// The slot of an item, all of whose keys lie in one.
+/// The slot of an item. All its keys are in one slot.
 pub(crate) fn slot(item: &ScriptCall) -> u16 {
     item.keys.first().map_or(0, slot_of)
 }

@@ -1,4 +1,4 @@
-//! Keeps the connection that runs scripts: watches it, replaces it, puts it where callers find it.
+//! Keeps the command connection, which runs scripts: watches it, replaces it, and puts it where callers find it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::dialer::Dialer;
 use crate::events::{Events, Line};
 use crate::wire::Lifeline;
 
-/// A node that cannot serve may end every connection by its answers (fred does, at `CLUSTERDOWN`). One that lived for less
-/// than this is not replaced at once.
+/// A node that cannot serve may end every connection with its answers (fred ends it at `CLUSTERDOWN`). A connection that lived for
+/// less than this is not replaced at once.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
-/// The pause then. Others of the cluster say meanwhile whom to ask.
+/// The pause in that case. Meanwhile the other nodes say which one to ask.
 const REST: Duration = Duration::from_millis(250);
 
-/// Runs until `closing` says so, or until the store is dropped. Without a connection yet it makes one first.
+/// Runs until `closing` says so, or until the store is dropped. If there is no connection yet, makes one first.
 pub(crate) async fn keep(
     dialer: Dialer,
     current: Arc<Current>,
@@ -72,7 +72,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// A connection that was made at `since` has ended: waits a little if a node of a cluster may have ended it by an answer.
+/// Called when a connection that was made at `since` has ended. Waits a little if a cluster node may have ended it with an answer.
 pub(crate) async fn rest_after_short_life(line: Line, since: Instant) {
     let of_node = matches!(line, Line::NodeScripts | Line::NodeMessages);
     if of_node && since.elapsed() < SHORT_LIFE {
@@ -80,7 +80,7 @@ pub(crate) async fn rest_after_short_life(line: Line, since: Instant) {
     }
 }
 
-/// Looks at the server once, and ends with the reason for which the connection is no good any more.
+/// Asks the server once what it is, then watches the connection. Returns the reason when it is no longer usable.
 async fn attend(connection: &Connection, said: &mut Said) -> String {
     match advice::give(connection, said).await {
         Ok(()) => connection.pulse().await,

@@ -1,9 +1,9 @@
-//! Sentinels: they watch a primary and its replicas, and say who is the primary.
+//! Sentinels: they watch a primary and its replicas, and say which server is the primary.
 //!
-//! Every sentinel that the URL names is listened to at once. A sentinel publishes `+switch-master` when the primary is
-//! another one, also while the old one is well and takes writes, which no broken connection would tell of. Sentinels do not
-//! learn of a switch at the same time, and one that was cut off says what was so before: each says by which *configuration
-//! epoch*, and of what they said last the largest one counts.
+//! The store listens to every sentinel that the URL names at once. A sentinel publishes `+switch-master` when another server has
+//! become the primary, even while the old one is healthy and accepts writes, which no broken connection would show. Sentinels do
+//! not learn of a switch at the same time, and one that was cut off repeats the old state. So each sentinel also gives a
+//! *configuration epoch*, and of their latest statements the one with the largest epoch counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,37 +25,37 @@ use crate::request::Outgoing;
 use crate::target::{Address, Target};
 use crate::wire::Listener;
 
-/// What sentinels publish.
+/// The channel on which sentinels announce a new primary.
 const SWITCH: &str = "+switch-master";
 
 /// How often a sentinel is asked without a reason: messages may get lost.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// The pause before a sentinel that cannot be reached is tried again.
+/// The pause before an unreachable sentinel is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What one of the sentinels has said last.
+/// The last statement of one sentinel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Word {
     epoch: u64,
     primary: Target,
 }
 
-/// All that is known of the primary, and the tasks that listen.
+/// Everything known about the primary, and what the listening tasks share.
 pub(crate) struct Sentinels {
     watch: Watch,
     options: RedisOptions,
-    /// What they have said last, by their numbers.
+    /// Their last statements, by the numbers of the sentinels.
     words: Mutex<BTreeMap<usize, Word>>,
-    /// What counts of that.
+    /// The statement that counts.
     word: watch::Sender<Option<Word>>,
-    /// Why sentinels cannot be heard, by their numbers.
+    /// Why sentinels cannot be reached, by their numbers.
     trouble: watch::Sender<BTreeMap<usize, StoreError>>,
     doubts: Notify,
 }
 
 impl Sentinels {
-    /// Asks every sentinel; the tasks that go on listening end when the set is dropped.
+    /// Asks every sentinel. The tasks that go on listening end when the set is dropped.
     pub(crate) fn start(watch: Watch, options: RedisOptions) -> (Arc<Self>, JoinSet<()>) {
         let sentinels = Arc::new(Self {
             watch,
@@ -72,14 +72,14 @@ impl Sentinels {
         (sentinels, tasks)
     }
 
-    /// The primary, as soon as a sentinel names one.
+    /// Returns the primary, as soon as a sentinel names one.
     pub(crate) async fn find(&self) -> Result<Target, StoreError> {
         let (mut word, mut trouble) = (self.word.subscribe(), self.trouble.subscribe());
         let nobody = self.watch.sentinels.len();
         let found = async {
             tokio::select! {
                 biased;
-                // The senders are here, so there is no error.
+                // The senders are in `self`, so there is no error.
                 word = word.wait_for(Option::is_some) => word.ok()?.as_ref().map(|word| word.primary.clone()),
                 _ = trouble.wait_for(|trouble| trouble.len() >= nobody) => None,
             }
@@ -96,7 +96,8 @@ impl Sentinels {
         })
     }
 
-    /// Whether this is a primary. One that is being promoted is not yet; whoever may not ask is let pass.
+    /// Checks that this server is a primary. A server that is being promoted is not one yet; if this user may not ask, the check
+    /// passes.
     pub(crate) async fn check(&self, connection: &Connection) -> Result<(), StoreError> {
         let patience = self.options.connect_timeout;
         let role = connection
@@ -116,29 +117,29 @@ impl Sentinels {
         }
     }
 
-    /// Resolves once the primary is another than the one at `target`.
+    /// Resolves once the primary is a server other than the one at `target`.
     pub(crate) async fn moved(&self, target: &Target) -> String {
         let mut word = self.word.subscribe();
         let other = |word: &Option<Word>| {
             let word = word.as_ref();
             word.is_some_and(|word| word.primary.address != target.address)
         };
-        // The sender is here, so there is no error.
+        // The sender is in `self`, so there is no error.
         let _ = word.wait_for(other).await;
         "the sentinels have made another server the primary".to_owned()
     }
 
-    /// Whether they and the servers are spoken to in TLS.
+    /// Whether the connections to sentinels and servers use TLS.
     pub(crate) const fn speak_tls(&self) -> bool {
         self.watch.template.tls.is_some()
     }
 
-    /// How the primary is logged in to.
+    /// How to log in to the primary.
     pub(crate) const fn login(&self) -> &Login {
         &self.watch.template.login
     }
 
-    /// The database in the primary.
+    /// The database on the primary.
     pub(crate) const fn database(&self) -> u8 {
         self.watch.template.database
     }
@@ -164,8 +165,8 @@ impl Sentinels {
     }
 }
 
-/// The word with the largest epoch. Of several that name different primaries, as sentinels do that know one by different
-/// addresses, the current one.
+/// The statement with the largest epoch. Sentinels may name different primaries in one epoch, when they know one server by
+/// different addresses; then the current one stays.
 fn counts<'a>(words: impl Iterator<Item = &'a Word>, current: Option<&Word>) -> Option<Word> {
     let latest = words.max_by_key(|word| {
         let stays = current.is_some_and(|current| current.primary == word.primary);
@@ -174,7 +175,7 @@ fn counts<'a>(words: impl Iterator<Item = &'a Word>, current: Option<&Word>) -> 
     latest.cloned()
 }
 
-/// Listens to one sentinel for ever.
+/// Listens to one sentinel forever.
 async fn listen(sentinels: Arc<Sentinels>, number: usize, target: Target) {
     loop {
         let error = attend(&sentinels, number, &target).await;
@@ -186,7 +187,7 @@ async fn listen(sentinels: Arc<Sentinels>, number: usize, target: Target) {
     }
 }
 
-/// Listens until it is of no use any more, and says why.
+/// Listens until the connection is no longer usable, and returns why.
 async fn attend(sentinels: &Sentinels, number: usize, target: &Target) -> StoreError {
     match attended(sentinels, number, target).await {
         Ok(why) | Err(why) => why,
@@ -199,12 +200,12 @@ async fn attended(
     target: &Target,
 ) -> Result<StoreError, StoreError> {
     let options = &sentinels.options;
-    // One with subscriptions takes no questions.
+    // A connection with subscriptions accepts no questions.
     let (questions, mut life) = Connection::open(target, options, None).await?;
     let spoken = Arc::new(Notify::new());
     let listener: Listener = {
         let spoken = Arc::clone(&spoken);
-        // Whatever it says, or how much of it was missed: the answer to the question is what counts.
+        // Whatever the message is, and however many were missed: only the answer to the question counts.
         Arc::new(move |_| spoken.notify_one())
     };
     let (ears, mut life_of_ears) = Connection::open(target, options, Some(listener)).await?;
@@ -213,7 +214,7 @@ async fn attended(
     }
     let mut pulse = pin!(ears.pulse());
     loop {
-        // At first for what was before the subscription.
+        // The first time for what happened before the subscription.
         ask(sentinels, number, &questions).await?;
         sentinels
             .trouble
@@ -230,7 +231,7 @@ async fn attended(
     }
 }
 
-/// Asks a sentinel who the primary is, and by which epoch.
+/// Asks a sentinel which server is the primary, and in which epoch.
 async fn ask(
     sentinels: &Sentinels,
     number: usize,

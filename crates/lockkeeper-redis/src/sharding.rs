@@ -1,20 +1,20 @@
-//! Which kind of message a server carries for a name: a *sharded* one stays among the node that has the slot and its replicas, a
+//! Which kind of message a server uses for a name: a *sharded* one stays between the node that has the slot and its replicas, a
 //! *classic* one goes to every node. Pure.
 //!
-//! The node decides for both sides, for those who publish and those who listen, by what it is: see `docs/decisions/0021`.
+//! The node's version and mode decide, for publishers and subscribers alike: see `docs/decisions/0021`.
 
 use lockkeeper_core::store::Value;
 
 use crate::reply;
 
-/// The first version that has sharded messages, of Redis; every Valkey has them and calls itself 7 or later.
+/// The first version of Redis that has sharded messages. Every Valkey has them and reports version 7 or later.
 const FIRST: u64 = 7;
 
-/// What the channels of clients begin with. They belong to no name, and are classic everywhere.
+/// How the channels of clients begin. They belong to no name, and are classic everywhere.
 const OF_CLIENTS: &str = "lockkeeper.client:";
 
-/// Whether the server that answers `HELLO` so is a node of a cluster that has sharded messages. One that does not answer is not:
-/// it is older, or something else. No user can be forbidden to ask.
+/// Whether the server that answers `HELLO` with this is a cluster node that has sharded messages. A server that does not answer is
+/// not: it is older, or something else. No user can be forbidden to ask.
 pub(crate) fn has_sharded(hello: &Value) -> bool {
     let texts = reply::texts(hello);
     let behind = |word: &str| {
@@ -27,7 +27,7 @@ pub(crate) fn has_sharded(hello: &Value) -> bool {
     behind("mode") == Some("cluster") && major.is_some_and(|major| major >= FIRST)
 }
 
-/// Whether a channel is that of a name, with the name's hash tag, and so in its slot.
+/// Whether a channel is that of a name, with the name's hash tag and so in its slot.
 pub(crate) fn is_of_a_name(channel: &str) -> bool {
     !channel.starts_with(OF_CLIENTS)
 }

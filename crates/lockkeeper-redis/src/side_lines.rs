@@ -1,5 +1,5 @@
-//! Connections beside the one that all requests share, for those who wait for replicas: `WAIT` keeps everybody waiting who
-//! comes behind it by the same connection, and counts what was written by that one.
+//! The replica-wait pool: connections beside the shared one, for calls that wait for replicas. `WAIT` blocks every later request on
+//! its connection, and counts only what that connection wrote.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::options::RedisOptions;
 use crate::request::Outgoing;
 use crate::wire::{self, Answer, Lifeline};
 
-/// How many wait for the replicas of one server at once; the others wait for their turn. Each has a connection.
+/// How many calls wait for the replicas of one server at once, each on its own connection. Further calls wait for their turn.
 const MOST: usize = 16;
 
-/// For how long one is kept that nobody uses: it is asked for no sign of life meanwhile.
+/// How long an unused connection is kept. No heartbeat checks it meanwhile.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
-/// Who waits for replicas hears nothing for as long as that takes, and each request has a timeout of its own.
+/// A connection that waits for replicas is silent for as long as that takes, and each request has its own timeout.
 const SILENCE: Duration = Duration::from_secs(60 * 60);
 
 /// See the module.
@@ -42,7 +42,7 @@ struct Opened {
     used: Instant,
 }
 
-/// One of them, in use by nobody but its owner. Dropping it closes it.
+/// A connection from the pool, used only by its owner. Dropping it closes it.
 pub(crate) struct SideLine {
     opened: Opened,
     home: Arc<Mutex<Kept>>,
@@ -50,7 +50,7 @@ pub(crate) struct SideLine {
 }
 
 impl SideLines {
-    /// None is opened before it is needed.
+    /// Opens no connection before it is needed.
     pub(crate) fn new(dialer: Dialer) -> Self {
         let options = RedisOptions {
             silence_timeout: SILENCE,
@@ -63,7 +63,7 @@ impl SideLines {
         }
     }
 
-    /// Sends one request and waits for its answer; `asking`, behind an `ASKING`.
+    /// Sends one request and waits for its answer; with `asking`, after an `ASKING`.
     pub(crate) async fn send(
         &self,
         request: &Outgoing,
@@ -85,7 +85,7 @@ impl SideLines {
         }
     }
 
-    /// A kept connection to the server that is in use now, or a new one.
+    /// A kept connection to the server in use now, or a new one.
     async fn line(&self) -> Result<SideLine, StoreError> {
         let places = Arc::clone(&self.places);
         let closed = |_| crate::current::closed_error();
@@ -115,7 +115,7 @@ impl SideLines {
         })
     }
 
-    /// Ends those that are kept; none is opened any more.
+    /// Ends the kept connections; no more are opened.
     pub(crate) fn close(&self) {
         self.places.close();
         let mut kept = lock(&self.kept);
@@ -129,10 +129,10 @@ impl SideLine {
         Arc::clone(&self.opened.connection)
     }
 
-    /// How many replicas have confirmed what the server had written by the last answer, as soon as those are `replicas`, or
-    /// some time before `patience` is over.
+    /// Returns how many replicas have confirmed everything that the server had written by the last answer. Returns as soon as there
+    /// are `replicas`, or some time before `patience` is over.
     pub(crate) async fn wait(self, replicas: u32, patience: Duration) -> Result<u64, StoreError> {
-        // The rest is for the answer to arrive. Zero would mean "for ever".
+        // The rest of the time is for the answer to arrive. Zero would mean "forever".
         let asked = (patience - patience / 4).as_millis().max(1);
         let args = [replicas.to_string(), asked.to_string()];
         let wait = Outgoing::plain("WAIT", args.iter().map(String::as_str));
@@ -150,7 +150,7 @@ impl SideLine {
         reached
     }
 
-    /// Keeps it for the next one.
+    /// Keeps the connection for the next call.
     pub(crate) fn give_back(self) {
         let mut opened = self.opened;
         opened.used = Instant::now();

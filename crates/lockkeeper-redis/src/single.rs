@@ -1,4 +1,4 @@
-//! One server: two kept connections behind the engine's seam.
+//! One server: the store over two connections that are kept open.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::subscriber::{Request, Subscriber};
 use crate::whereabouts::Whereabouts;
 use crate::wire::Answer;
 
-/// One server that holds every key: always the same, or the one that sentinels name.
+/// One server that holds every key: always the same one, or the one that sentinels name.
 pub(crate) struct Single {
     whereabouts: Whereabouts,
     current: Arc<Current>,
@@ -33,9 +33,9 @@ pub(crate) struct Single {
     events: Arc<Events>,
     requests: mpsc::UnboundedSender<Request>,
     closing: watch::Sender<bool>,
-    /// Both keepers; dropping the set ends them, and with them the connections they own.
+    /// The tasks that keep the two connections; dropping the set ends them and their connections.
     keepers: Mutex<JoinSet<()>>,
-    /// Those that listen to sentinels.
+    /// The tasks that listen to sentinels.
     listeners: Mutex<JoinSet<()>>,
 }
 
@@ -101,7 +101,7 @@ impl Single {
         })
     }
 
-    /// Hands on an answer. A server that refuses writes may not be the primary any more.
+    /// Passes an answer on. A server that refuses writes may no longer be the primary.
     fn doubting(&self, answer: Answer) -> Answer {
         answer.inspect_err(|error| {
             if error.code() == Some("READONLY") {

@@ -1,4 +1,4 @@
-//! The store that users connect, whatever stands behind its URL.
+//! The store that users connect, for every deployment that a URL can name.
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,14 +21,14 @@ use crate::whereabouts::Whereabouts;
 #[cfg(feature = "redis-rs")]
 use crate::wire::redis_rs;
 
-/// A Redis or Valkey server, or a cluster of them, as the engine of Lockkeeper sees it.
+/// The store of a Lockkeeper client on a Redis or Valkey server, or on a cluster of them.
 ///
-/// It reconnects by itself, and no request is executed twice by its doing. Dropping it closes its connections;
-/// [`close`](Store::close) first lets finish what is under way.
+/// It reconnects by itself, and never causes a request to be executed twice. Dropping it closes its connections;
+/// [`close`](Store::close) lets the requests under way finish first.
 pub struct RedisStore(Box<dyn Store>);
 
 impl RedisStore {
-    /// Connects to the deployment at `url` with the default [`RedisOptions`]. When it returns `Ok`, it has answered.
+    /// Connects to the deployment at `url` with the default [`RedisOptions`]. When it returns `Ok`, the deployment has answered.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl RedisStore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes whatever has been opened.
+    /// Dropping the future closes every connection that was opened.
     ///
     /// # Examples
     ///
@@ -52,9 +52,9 @@ impl RedisStore {
         RedisOptions::new().connect(url).await
     }
 
-    /// Connects; with `later`, in the background if nobody is within reach.
+    /// Connects; with `later`, in the background if no server is within reach.
     async fn open(deployment: Deployment, options: RedisOptions, later: bool) -> Result<Self> {
-        // Boxed, or the futures of those who connect become types too deep for the compiler.
+        // Boxed, or the futures of the callers become types too deep for the compiler.
         let opening: Pin<Box<dyn Future<Output = Result<Self>> + Send>> =
             Box::pin(Self::open_deployment(deployment, options, later));
         opening.await
@@ -89,19 +89,19 @@ impl RedisOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](lockkeeper_core::Error::Config) if the URL or a setting cannot work. [`Error::Backend`](lockkeeper_core::Error::Backend) if the server is out of reach, does not
-    /// answer within the connect timeout, or refuses: its source says which, and has the server's code word
-    /// (`WRONGPASS`, `NOAUTH`, …).
+    /// [`Error::Config`](lockkeeper_core::Error::Config) if the URL or a setting cannot work.
+    /// [`Error::Backend`](lockkeeper_core::Error::Backend) if the server is out of reach, does not answer within the connect
+    /// timeout, or refuses: its source says which, and contains the server's error code (`WRONGPASS`, `NOAUTH`, …).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes whatever has been opened.
+    /// Dropping the future closes every connection that was opened.
     pub async fn connect(self, url: &str) -> Result<RedisStore> {
         RedisStore::open(Deployment::parse(url)?, self, false).await
     }
 
-    /// The same for one server of several, which may be down: when it returns `Ok`, the server has answered, or it was out
-    /// of reach and is connected to as soon as it answers.
+    /// Connects to one server of several, which may be down. When it returns `Ok`, the server has answered, or it was out of reach
+    /// and the store connects as soon as it answers.
     ///
     /// # Errors
     ///
@@ -114,16 +114,17 @@ impl RedisOptions {
         RedisStore::open(Deployment::parse(url)?, self, true).await
     }
 
-    /// Connects to the server for which a client of redis-rs is configured: its address, TLS, database, user, password and
-    /// protocol, by the transport redis-rs. Everything else is as these options say. [`redis::Client`] shows its configuration by
+    /// Connects to the server that a client of redis-rs is configured for: its address, TLS, database, user, password and protocol,
+    /// with the transport redis-rs. Everything else is as these options say. Get the configuration of a [`redis::Client`] with
     /// [`get_connection_info`](redis::Client::get_connection_info).
     ///
-    /// The store opens connections of its own: see [why they are not shared](RedisOptions#why-connections-are-not-shared).
+    /// The store opens its own connections: see [why they are not shared](RedisOptions#why-connections-are-not-shared).
     ///
     /// # Errors
     ///
-    /// As for [`connect`](Self::connect), and [`Error::Config`](lockkeeper_core::Error::Config) for what cannot be taken over: certificates and authorities, which redis-rs
-    /// does not show, and TLS that does not check who answers. A URL has settings for the former.
+    /// As for [`connect`](Self::connect), and [`Error::Config`](lockkeeper_core::Error::Config) for settings that cannot be taken
+    /// over: certificates and authorities, which redis-rs does not expose, and TLS that does not verify the server. Certificates
+    /// and authorities can be set in a URL.
     ///
     /// # Cancel safety
     ///
@@ -146,13 +147,13 @@ impl RedisOptions {
         RedisStore::open(deployment, self, false).await
     }
 
-    /// Connects to the cluster for which a client of redis-rs is configured, by the nodes that were given to its builder. As
+    /// Connects to the cluster that a client of redis-rs is configured for, given the nodes that its builder got. Otherwise as
     /// [`connect_redis_rs`](Self::connect_redis_rs).
     ///
     /// # Errors
     ///
-    /// As for [`connect_redis_rs`](Self::connect_redis_rs), and [`Error::Config`](lockkeeper_core::Error::Config) if there is no node, or if they are logged in to in different
-    /// ways.
+    /// As for [`connect_redis_rs`](Self::connect_redis_rs), and [`Error::Config`](lockkeeper_core::Error::Config) if there is no
+    /// node, or if the nodes have different logins.
     ///
     /// # Cancel safety
     ///
@@ -166,16 +167,17 @@ impl RedisOptions {
         RedisStore::open(deployment, self, false).await
     }
 
-    /// Connects to the server, the cluster or the sentinels for which a client of fred is configured: hosts, TLS by rustls, database,
-    /// users, passwords and protocol, by the transport fred. Everything else is as these options say. `fred::clients::Client` shows its
-    /// configuration by `client_config`.
+    /// Connects to the server, the cluster or the sentinels that a client of fred is configured for: hosts, TLS by rustls,
+    /// database, users, passwords and protocol, with the transport fred. Everything else is as these options say. Get the
+    /// configuration of a `fred::clients::Client` with `client_config`.
     ///
-    /// The store opens connections of its own: see [why they are not shared](RedisOptions#why-connections-are-not-shared).
+    /// The store opens its own connections: see [why they are not shared](RedisOptions#why-connections-are-not-shared).
     ///
     /// # Errors
     ///
-    /// As for [`connect`](Self::connect), and [`Error::Config`](lockkeeper_core::Error::Config) for what cannot be taken over: another library for TLS than rustls, and a mapping of
-    /// host names. fred's own provider of credentials cannot be seen: set one by [`credentials`](Self::credentials).
+    /// As for [`connect`](Self::connect), and [`Error::Config`](lockkeeper_core::Error::Config) for settings that cannot be taken
+    /// over: a TLS library other than rustls, and a mapping of host names. fred's own credentials provider cannot be seen: set one
+    /// with [`credentials`](Self::credentials).
     ///
     /// # Cancel safety
     ///

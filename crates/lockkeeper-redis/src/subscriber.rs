@@ -1,11 +1,11 @@
 //! Keeps the connection that receives messages, and the set of channels on it.
 //!
-//! One task owns the connection: requests that wait together go out together, and every change is confirmed or refused by itself.
-//! What callers believe to be subscribed to and this connection is not is tried again at each heartbeat. The server takes a
-//! sharded subscription away when its slot goes; a transport that hears so says so, and the heartbeat comes at once.
+//! One task owns the connection. It sends requests that are waiting together in one batch, and confirms or refuses each change
+//! separately. At each heartbeat it retries every channel that callers want and this connection is not subscribed to. The server
+//! ends a sharded subscription when its slot moves; if the transport sees that, it says so, and the heartbeat runs at once.
 //!
-//! Credentials that change are told to the connection if its protocol has a word for that beside subscriptions, as RESP3 has. If not,
-//! a second connection is made and subscribed to everything before the first one goes.
+//! New credentials go to the open connection if its protocol can log in beside subscriptions, as RESP3 can. Otherwise a second
+//! connection is made and subscribed to everything before the first one ends.
 
 mod heartbeat;
 
@@ -24,31 +24,31 @@ use crate::events::Events;
 use crate::script_line::rest_after_short_life;
 use crate::wire::{Changed, Heard, Lifeline, Listener};
 
-/// How many changes go out together.
+/// How many changes are sent together.
 const BATCH: usize = 256;
 
-/// What a caller wants, and where it waits for the answer.
+/// A caller's change, and where the caller waits for the answer.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     pub(crate) channel: String,
-    /// A subscription that is not given up: what this connection fails to do, the next one does.
+    /// A subscription that is retried: what this connection fails to do, the next one does.
     pub(crate) lasting: bool,
     pub(crate) answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// The connection cannot be used any more, for this reason.
+/// The connection is no longer usable, for this reason.
 struct Broken(StoreError);
 
-/// Why a connection is not served any more.
+/// Why a connection is no longer served.
 enum Served {
-    /// It is no good, for this reason.
+    /// It is no longer usable, for this reason.
     Broken(String),
-    /// Another one is subscribed to everything.
+    /// Another connection is subscribed to everything.
     Succeeded(Box<(Arc<Connection>, Lifeline)>),
 }
 
-/// What comes of new credentials.
+/// The result of new credentials.
 enum Renewed {
     Credentials(Credentials),
     Connection(Box<(Arc<Connection>, Lifeline)>),
@@ -59,14 +59,14 @@ pub(crate) struct Subscriber {
     dialer: Dialer,
     events: Arc<Events>,
     requests: mpsc::UnboundedReceiver<Request>,
-    /// Every channel that callers believe to be subscribed to, and whether this connection is.
+    /// Every channel that callers want, and whether this connection is subscribed to it.
     channels: BTreeMap<String, bool>,
-    /// The server has taken a subscription away.
+    /// The server has ended a subscription.
     taken: Arc<Notify>,
 }
 
 impl Subscriber {
-    /// `dialer` gets its listener from here.
+    /// Sets the listener of `dialer`.
     pub(crate) fn new(
         mut dialer: Dialer,
         events: Arc<Events>,
@@ -88,7 +88,7 @@ impl Subscriber {
         self.dialer.dial().await
     }
 
-    /// Runs until `closing` says so, or until the store is dropped. Without a connection yet it makes one first.
+    /// Runs until `closing` says so, or until the store is dropped. If there is no connection yet, makes one first.
     pub(crate) async fn keep(
         mut self,
         opened: Option<(Arc<Connection>, Lifeline)>,
@@ -120,7 +120,7 @@ impl Subscriber {
                     Served::Broken(why) => why,
                     Served::Succeeded(successor) => {
                         (connection, lifeline) = *successor;
-                        // The old one may have had something to say that nobody has heard.
+                        // The old connection may have received messages that nobody read.
                         self.events.missed();
                         continue;
                     }
@@ -138,10 +138,10 @@ impl Subscriber {
         }
     }
 
-    /// Serves callers until the connection is no good any more, or another one stands in its place.
+    /// Serves callers until the connection is no longer usable, or another one has replaced it.
     async fn serve(&mut self, connection: &Connection) -> Served {
         let dialer = self.dialer.clone();
-        // Boxed: it is large, and most have credentials that stay.
+        // Boxed: it is large, and most logins never change.
         let renew = || Box::pin(renew(&dialer, connection));
         let mut renewal = renew();
         let mut batch = Vec::with_capacity(BATCH);
@@ -149,10 +149,10 @@ impl Subscriber {
         loop {
             let served = tokio::select! {
                 biased;
-                // First, or those who come and go all the time would let credentials expire.
+                // First, or callers that subscribe and unsubscribe all the time would let credentials expire.
                 renewed = &mut renewal => {
                     match renewed {
-                        // Between changes of subscriptions, or a refusal could be taken for that of another.
+                        // Between changes of subscriptions, or a refusal could be taken for the refusal of a change.
                         Renewed::Credentials(credentials) => {
                             dialer.authenticate(connection, credentials).await;
                         }
@@ -169,7 +169,7 @@ impl Subscriber {
                 }
                 _ = self.requests.recv_many(&mut batch, BATCH) => {
                     if batch.is_empty() {
-                        // The store is gone, and this task is about to be.
+                        // The store is gone, and this task ends soon.
                         std::future::pending::<()>().await;
                     }
                     self.settle_batch(connection, std::mem::take(&mut batch)).await
@@ -182,7 +182,7 @@ impl Subscriber {
                 } => {
                     let beaten = self.beat(connection).await;
                     if taken {
-                        // Also when the heartbeat has just made it again and misses nothing.
+                        // Sent even if the heartbeat has just restored the subscription and finds nothing missing.
                         self.events.missed();
                     }
                     beat_at = Instant::now() + connection.silence_timeout();
@@ -195,7 +195,7 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to everything by another connection too, and gives it back when it can stand in the place of this one.
+    /// Subscribes to everything on another connection too, and returns it when it can replace this one.
     async fn succeed(
         &mut self,
         opened: Box<(Arc<Connection>, Lifeline)>,
@@ -249,7 +249,7 @@ impl Subscriber {
                             let why = reason.lock().unwrap_or_else(PoisonError::into_inner);
                             Err(not_connected(&why))
                         }
-                        // It will be subscribed to before `Reconnected` is told.
+                        // It will be subscribed to before `Reconnected` is sent.
                         Verb::Subscribe => {
                             self.channels.insert(request.channel, false);
                             Ok(())
@@ -281,7 +281,8 @@ impl Subscriber {
         connection: &Connection,
         batch: Vec<Request>,
     ) -> Result<(), Broken> {
-        // Before anything is sent: if the connection ends now, a new one shall bring back what lasts, and nothing else of these.
+        // Before anything is sent: if the connection ends now, a new one restores the lasting subscriptions of this batch and
+        // nothing else of it.
         for request in &batch {
             match request.verb {
                 Verb::Subscribe if request.lasting => {
@@ -314,7 +315,7 @@ impl Subscriber {
         broken.map_or(Ok(()), |error| Err(Broken(error)))
     }
 
-    /// Writes down what a caller is told, and tells it.
+    /// Records the result of a request and sends it to the caller.
     fn finish(&mut self, request: Request, result: Changed) {
         let result = result.map(drop);
         let gone = |error: &StoreError| error.code() == Some("MOVED");
@@ -325,7 +326,7 @@ impl Subscriber {
             }
             (verb, result) => {
                 self.channels.remove(&request.channel);
-                // Its slot has gone, and the subscription with it.
+                // Its slot has moved, and the subscription has ended with it.
                 let over = verb != Verb::Subscribe && result.as_ref().is_err_and(gone);
                 if over { Ok(()) } else { result }
             }
@@ -335,7 +336,7 @@ impl Subscriber {
     }
 }
 
-/// New credentials for a connection that has only to be told, or a connection that is logged in with them, as soon as there are any.
+/// Waits for new credentials. Returns them if the connection can log in with them; otherwise returns a new connection that has.
 async fn renew(dialer: &Dialer, connection: &Connection) -> Renewed {
     loop {
         let credentials = dialer.renewed_credentials(connection).await;
@@ -352,7 +353,7 @@ async fn renew(dialer: &Dialer, connection: &Connection) -> Renewed {
     }
 }
 
-/// Carries messages to the event stream. Called by the task that reads the socket.
+/// Sends messages to the event stream. The task that reads the socket calls it.
 fn listener(dialer: &Dialer, events: &Arc<Events>, taken: &Arc<Notify>) -> Listener {
     let (events, taken, dialer) = (Arc::clone(events), Arc::clone(taken), dialer.clone());
     Arc::new(move |heard| match heard {

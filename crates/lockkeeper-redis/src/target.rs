@@ -1,7 +1,7 @@
-//! What a URL says: where the server is, which database, with what credentials.
+//! What a URL says: where the server is, which database to use, and which credentials.
 //!
-//! Nothing here prints any part of a URL that could not be read: a password with a character that should have been
-//! percent-encoded may stand anywhere in it.
+//! No message here prints any part of a URL that could not be parsed: a password with a character that should have been
+//! percent-encoded may be anywhere in it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::credentials::{Credentials, Login, PasswordFile};
 use crate::tls::{self, Tls};
 use crate::translation::Translation;
 
-/// Redis' own default.
+/// Redis's own default.
 const PORT: u16 = 6379;
 
 /// One server and how to log in to it.
@@ -24,14 +24,14 @@ pub(crate) struct Target {
     pub(crate) database: u8,
     pub(crate) login: Login,
     pub(crate) tls: Option<Tls>,
-    /// Where servers are that others name.
+    /// Where to reach servers that other servers announce.
     pub(crate) translation: Translation,
 }
 
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// IPv6 hosts stand in brackets.
+    /// IPv6 hosts are in brackets.
     Tcp {
         host: String,
         port: u16,
@@ -42,7 +42,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// A host as a node of a cluster writes it, where IPv6 has no brackets.
+    /// Builds an address from a host as a cluster node writes it, where IPv6 has no brackets.
     pub(crate) fn tcp(host: &str, port: u16) -> Self {
         let host = match host.contains(':') {
             true => format!("[{host}]"),
@@ -61,7 +61,7 @@ impl Target {
         Self::parse_with_port(url, PORT)
     }
 
-    /// Reads a URL that means `port` if it names none.
+    /// Reads a URL whose port is `port` if it names none.
     pub(crate) fn parse_with_port(url: &str, port: u16) -> Result<Self> {
         let url = Url::parse(url).map_err(|error| {
             config(format!(
@@ -87,7 +87,7 @@ impl Target {
         }
     }
 
-    /// Another server that is logged in to in the same way, by the address by which one of them knows it.
+    /// Another server with the same login, at the address by which one of the servers knows it.
     pub(crate) fn elsewhere(&self, address: Address) -> Self {
         Self {
             address: self.translation.apply(address),
@@ -174,7 +174,7 @@ impl Target {
     }
 }
 
-/// Where, and nothing else: good for logs and errors.
+/// The address and nothing else: safe for logs and errors.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
@@ -197,7 +197,7 @@ pub(crate) fn config(message: impl Into<String>) -> Error {
     Error::config(message)
 }
 
-/// What stands behind a '?'. Not read as a form, where '+' would be a space: passwords have pluses.
+/// The settings after the '?'. Not parsed as a form, where '+' would be a space: passwords contain pluses.
 pub(crate) fn settings(query: &str) -> Vec<(&str, &str)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
@@ -218,7 +218,7 @@ pub(crate) fn database(number: &str) -> Result<u8> {
     })
 }
 
-/// The file that a setting names for the password.
+/// The password file that the settings name.
 pub(crate) fn password_file(settings: &[(&str, &str)]) -> Result<Option<String>> {
     let named = settings.iter().find(|(key, _)| *key == PASSWORD_FILE);
     named.map(|(_, file)| decode(file)).transpose()
@@ -244,8 +244,8 @@ pub(crate) fn login(
             }))
         }
         (None, None, None) => Ok(Login::Nobody),
-        // Logging in would be left out, and commands would run as the default user without a word. The name is not
-        // printed: in redis://secret@host it is the password.
+        // The login would be skipped, and commands would silently run as the default user. The name is not printed: in
+        // redis://secret@host it is the password.
         (Some(_), None, None) => Err(config(
             "the URL of the server has a user name without a password; write user:password@, or :password@ for the \
              default user (a user without password takes any), or name a file with ?password-file=",

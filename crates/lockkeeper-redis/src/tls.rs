@@ -1,4 +1,4 @@
-//! TLS: whom to trust and how to show oneself, by the files that a URL names. Built in with the feature `tls`.
+//! TLS: which authorities to trust and which certificate to show, from the files that a URL names. Built in with the feature `tls`.
 
 use lockkeeper_core::Result;
 
@@ -13,17 +13,17 @@ use {
     std::sync::Arc,
 };
 
-/// What a URL with TLS may name.
+/// The settings of a URL with TLS.
 pub(crate) const SETTINGS: [&str; 3] = ["ca", "cert", "key"];
 
-/// What connections are wrapped in. One of a version without TLS cannot be made.
+/// The TLS configuration of connections. A build without TLS cannot create one.
 #[derive(Clone)]
 pub(crate) struct Tls {
     #[cfg(feature = "tls")]
     config: Arc<ClientConfig>,
 }
 
-/// Targets of one URL share what they are wrapped in.
+/// Targets of one URL share one configuration.
 impl PartialEq for Tls {
     #[cfg(feature = "tls")]
     fn eq(&self, other: &Self) -> bool {
@@ -40,7 +40,7 @@ impl Eq for Tls {}
 
 #[cfg(not(feature = "tls"))]
 impl Tls {
-    /// Says that there is none.
+    /// Fails: this build has no TLS.
     pub(crate) fn read(_settings: &[(&str, &str)]) -> Result<Self> {
         Err(crate::target::config(
             "TLS is not supported by this build: enable the feature `tls` of the crate lockkeeper or lockkeeper-redis",
@@ -50,8 +50,8 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// Reads the files that the settings name, percent-encoded: `ca`, the authorities to trust, those of the system unless
-    /// given; `cert` and `key`, to show to servers that ask.
+    /// Reads the files that the settings name, percent-encoded: `ca`, the authorities to trust, those of the system unless given;
+    /// `cert` and `key`, the certificate for servers that ask for one.
     pub(crate) fn read(settings: &[(&str, &str)]) -> Result<Self> {
         let (mut ca, mut cert, mut key) = (None, None, None);
         for (name, value) in settings {
@@ -89,7 +89,7 @@ impl Tls {
         })
     }
 
-    /// As a client of fred has it.
+    /// From the configuration of a client of fred.
     #[cfg(feature = "fred")]
     pub(crate) fn of(config: &Arc<ClientConfig>) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Tls {
         }
     }
 
-    /// As the transports take it.
+    /// The configuration as the transports take it.
     pub(crate) fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config)
     }

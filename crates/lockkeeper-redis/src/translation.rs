@@ -1,18 +1,18 @@
-//! Where servers are reached that others name: nodes of a cluster, and what sentinels watch, announce the addresses of their own
-//! network, and behind NAT those lead nowhere.
+//! Translates the addresses that servers announce. Cluster nodes and the servers that sentinels watch announce addresses of their
+//! own network, which behind NAT lead nowhere.
 
 use lockkeeper_core::Result;
 
 use crate::target::{Address, config, decode};
 
-/// What the settings `map` of a URL say. Empty: every server is where the others say.
+/// The settings `map` of a URL. Empty: every server is at the address that others announce.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Translation(Vec<(Place, Place)>);
 
-/// A server, or without a port every one of the host.
+/// A server, or, without a port, every server of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
-    /// IPv6 hosts stand in brackets.
+    /// IPv6 hosts are in brackets.
     host: String,
     port: Option<u16>,
 }
@@ -36,7 +36,7 @@ impl Translation {
         Ok(Self(pairs.collect::<Result<_>>()?))
     }
 
-    /// Where a server is reached that others know by this address.
+    /// The address at which to reach a server that others know by `address`.
     pub(crate) fn apply(&self, address: Address) -> Address {
         let Address::Tcp { host, port } = &address else {
             return address;
@@ -44,7 +44,7 @@ impl Translation {
         let meant = |(from, _): &&(Place, Place)| {
             from.host.eq_ignore_ascii_case(host) && from.port.is_none_or(|from| from == *port)
         };
-        // One that names the port says more.
+        // An entry with a port is more specific.
         let named = self
             .0
             .iter()

@@ -1,4 +1,4 @@
-//! Where the server is: at an address that stands fast, or wherever the sentinels say.
+//! The locator of the server: a fixed address, or the sentinels that name the server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Whereabouts {
         }
     }
 
-    /// Whether a new connection leads where it should.
+    /// Checks that a new connection leads to the right server.
     pub(crate) async fn check(&self, connection: &Connection) -> Result<(), StoreError> {
         match self {
             Self::Fixed(_) => Ok(()),
@@ -36,7 +36,7 @@ impl Whereabouts {
         }
     }
 
-    /// Resolves once the server to use is another than the one at `target`.
+    /// Resolves once the server to use is no longer the one at `target`.
     pub(crate) async fn moved(&self, target: &Target) -> String {
         match self {
             Self::Fixed(_) => std::future::pending().await,
@@ -44,7 +44,7 @@ impl Whereabouts {
         }
     }
 
-    /// Whether it is spoken to in TLS.
+    /// Whether connections to it use TLS.
     pub(crate) fn speaks_tls(&self) -> bool {
         match self {
             Self::Fixed(target) => target.tls.is_some(),
@@ -52,7 +52,7 @@ impl Whereabouts {
         }
     }
 
-    /// How it is logged in to.
+    /// How to log in to it.
     pub(crate) fn login(&self) -> &Login {
         match self {
             Self::Fixed(target) => &target.login,
@@ -60,7 +60,7 @@ impl Whereabouts {
         }
     }
 
-    /// The database in it.
+    /// The database on it.
     pub(crate) fn database(&self) -> u8 {
         match self {
             Self::Fixed(target) => target.database,
@@ -68,7 +68,7 @@ impl Whereabouts {
         }
     }
 
-    /// A server that should take writes refuses them.
+    /// A server that should accept writes refuses them.
     pub(crate) fn doubt(&self) {
         if let Self::Watched(sentinels) = self {
             sentinels.doubt();

@@ -1,7 +1,8 @@
 //! The seam to the client libraries: one connection that lives exactly as long as its socket.
 //!
-//! What names a library stands behind this, in [`redis_rs`] and [`fred`]. Neither reconnects here, follows redirections or sends
-//! anything twice: a connection that has ended is replaced by its owner, and a request that was under way is then unknown.
+//! Only the modules behind this one, [`redis_rs`] and [`fred`], use a client library. Neither reconnects here, follows redirections
+//! or sends anything twice: the owner of a connection replaces it when it has ended, and a request that was under way is then
+//! unknown.
 
 #[cfg(feature = "fred")]
 pub(crate) mod fred;
@@ -23,20 +24,20 @@ use crate::target::Target;
 /// What a server answers to one request. An error reply is the server's refusal.
 pub(crate) type Answer = Result<Value, StoreError>;
 
-/// What a connection for messages hears besides answers.
+/// What a connection for messages receives besides answers.
 #[derive(Debug)]
 pub(crate) enum Heard<'a> {
     Message {
         channel: &'a str,
         payload: &'a [u8],
     },
-    /// So many messages were dropped, for nobody took them in time.
+    /// This many messages were dropped, because they were not read in time.
     #[cfg_attr(
         not(feature = "fred"),
         expect(dead_code, reason = "redis-rs drops none")
     )]
     Missed(u64),
-    /// The server has ended a sharded subscription, for the slot has gone to another node.
+    /// The server has ended a sharded subscription, because the slot has moved to another node.
     #[cfg_attr(
         not(feature = "redis-rs"),
         expect(dead_code, reason = "fred hears nothing of it")
@@ -44,10 +45,10 @@ pub(crate) enum Heard<'a> {
     Taken,
 }
 
-/// Is called by the task that reads the socket, so it must not wait.
+/// The task that reads the socket calls it, so it must not wait.
 pub(crate) type Listener = Arc<dyn Fn(Heard<'_>) + Send + Sync>;
 
-/// A change of what a connection is subscribed to.
+/// A change of a connection's subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     Subscribe(&'a str),
@@ -68,7 +69,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// What became of a change: how many subscriptions of its kind there are then, if that is known, or the server's refusal.
+/// The result of a change: how many subscriptions of its kind there are then, if that is known, or the server's refusal.
 pub(crate) type Changed = Result<Option<usize>, StoreError>;
 
 /// The callers' half of a connection.
@@ -83,15 +84,15 @@ pub(crate) enum Wire {
 pub(crate) struct Opened {
     pub(crate) wire: Wire,
     pub(crate) lifeline: Lifeline,
-    /// The answer to `HELLO`: what the server is.
+    /// The answer to `HELLO`, which says what the server is.
     pub(crate) hello: Answer,
 }
 
 impl Wire {
-    /// Connects, logs in, selects the database and waits for a first `PONG`. With a listener it is a connection for messages,
-    /// by which scripts are not run.
+    /// Connects, logs in, selects the database and waits for a first `PONG`. With a listener it is a connection for messages, which
+    /// runs no scripts.
     ///
-    /// Dropping the future closes whatever has been opened.
+    /// Dropping the future closes every connection that was opened.
     pub(crate) async fn open(
         target: &Target,
         credentials: Option<&Credentials>,
@@ -106,9 +107,10 @@ impl Wire {
         }
     }
 
-    /// Sends one request and waits for its answer; `sharded`, in the words for a server whose messages of names are.
+    /// Sends one request and waits for its answer. With `sharded`, the request is worded for a server that shards the messages of
+    /// names.
     ///
-    /// It is queued when the future is first polled: nothing is awaited before.
+    /// It is queued when the future is first polled: nothing is awaited before that.
     pub(crate) async fn request(
         &self,
         request: &Outgoing,
@@ -118,13 +120,13 @@ impl Wire {
         match self {
             #[cfg(feature = "redis-rs")]
             Self::RedisRs(wire) => wire.request(request, sharded, patience).await,
-            // Boxed: its futures are large, and a request by the other library would be as large.
+            // Boxed: fred's futures are large, and requests by the other library would become as large.
             #[cfg(feature = "fred")]
             Self::Fred(wire) => Box::pin(wire.request(request, sharded, patience)).await,
         }
     }
 
-    /// The same directly behind an `ASKING`, by a connection that nobody else uses meanwhile.
+    /// The same, directly after an `ASKING`, on a connection that only this caller uses meanwhile.
     pub(crate) async fn request_asking(
         &self,
         request: &Outgoing,
@@ -139,8 +141,8 @@ impl Wire {
         }
     }
 
-    /// Changes subscriptions, and asks for an echo behind them: what became of each, in order. An error says that the connection
-    /// is of no use any more. Without any change it asks for the echo alone.
+    /// Changes subscriptions and asks for an echo after them. Returns the result of each change, in order. An error means that the
+    /// connection is no longer usable. Without any change it only asks for the echo.
     pub(crate) async fn change(
         &self,
         changes: &[Change<'_>],
@@ -154,7 +156,7 @@ impl Wire {
         }
     }
 
-    /// Says goodbye to the server, behind everything that is under way.
+    /// Ends the connection with a `QUIT`, after everything that is under way.
     pub(crate) async fn end(&self) {
         match self {
             #[cfg(feature = "redis-rs")]
@@ -165,12 +167,12 @@ impl Wire {
     }
 }
 
-/// The owner's half: while it lives, so may the connection. Dropping it ends the connection, whatever the server does.
+/// The owner's half: dropping it ends the connection, whatever the server does.
 #[derive(Debug)]
 pub(crate) struct Lifeline(JoinHandle<String>);
 
 impl Lifeline {
-    /// `life` ends with the connection and says why; dropping it ends the connection.
+    /// `life` ends with the connection and returns why; dropping it ends the connection.
     fn spawn(life: impl Future<Output = String> + Send + 'static) -> Self {
         Self(tokio::spawn(life))
     }
@@ -180,7 +182,7 @@ impl Lifeline {
         self.0.is_finished()
     }
 
-    /// Waits until the connection has ended and says why. Not to be called again afterwards.
+    /// Waits until the connection has ended and returns why. Must not be called again afterwards.
     pub(crate) async fn end(&mut self) -> String {
         (&mut self.0)
             .await
@@ -194,13 +196,13 @@ impl Drop for Lifeline {
     }
 }
 
-/// What a `PING` carries, to know its answer by. No two of this process are the same.
+/// The text that a `PING` carries, to recognize its answer. Unique within this process.
 pub(crate) fn nonce() -> String {
     static NONCES: AtomicU64 = AtomicU64::new(0);
     format!("lockkeeper-{}", NONCES.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Whether this is the server's own answer, and says nothing against the connection.
+/// Whether this is the server's own answer, so that the connection is still good.
 pub(crate) fn is_refusal(error: &StoreError) -> bool {
     error.outcome() == Outcome::Refused
 }
@@ -210,7 +212,7 @@ pub(crate) fn out_of_step() -> StoreError {
     StoreError::unknown("the replies of the connection are out of step")
 }
 
-/// Said of a request that was not answered within its patience.
+/// For a request that was not answered in time.
 fn no_answer() -> StoreError {
     StoreError::unknown("no answer in time")
 }

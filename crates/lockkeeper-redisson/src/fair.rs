@@ -1,4 +1,4 @@
-//! The lock that Java services have as `RFairLock`.
+//! The lock that Java services know as `RFairLock`.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -15,19 +15,21 @@ use crate::protocol::{RedissonProtocol, Tokens, of_name};
 use crate::shared::{Variety, redisson_lock};
 
 redisson_lock! {
-    /// Redisson's `RFairLock`: one owner at a time among Rust and Java services, in the order in which they asked.
+    /// Redisson's `RFairLock`: one owner at a time across Rust and Java services, in the order in which they asked.
     ///
-    /// It is a [`RedissonLock`](crate::RedissonLock) with a queue, and what is said there about the name, owners and holders is true here. The two exclude each other on one name, but
-    /// a `RedissonLock`, like an `RLock`, overtakes the queue, and its release does not wake those in it.
+    /// It is a [`RedissonLock`](crate::RedissonLock) with a queue; what that page says about the name, owners and holders applies
+    /// here too. The two exclude each other on one name, but a `RedissonLock`, like an `RLock`, overtakes the queue, and its
+    /// release does not wake the waiters in it.
     ///
     /// # How it works
     ///
-    /// A claim that finds the lock held, or others waiting, stands in Redisson's queue, behind those of Java. Whoever releases tells the first in the queue, by a message
-    /// for it alone, and that one takes the lock. So each waiter here needs a subscription of its own, as in Java. A waiter also asks every third of the
-    /// [waiter ttl](ClientBuilder::waiter_ttl), and when the holder's lease would have ended. A waiter that stops waiting, by a timeout or by dropping the future, leaves the queue.
+    /// A claim that finds the lock held, or others waiting, joins the end of Redisson's queue, which waiters in Java use too. A
+    /// release sends a message to the first waiter in the queue only, and that waiter takes the lock. So each waiter here needs its
+    /// own subscription, as in Java. A waiter also asks every third of the [waiter ttl](ClientBuilder::waiter_ttl), and when the
+    /// holder's lease would have ended. A waiter that times out, or whose future is dropped, leaves the queue.
     ///
-    /// Nobody grants the lock to a waiter that has died: everyone behind it waits until its time in the queue is over, the
-    /// [wait timeout](Self::wait_timeout). Set it to the `fairLockWaitTimeout` of the Java services.
+    /// A waiter that has died never takes its turn: all waiters behind it wait until its time in the queue is over, the
+    /// [wait timeout](Self::wait_timeout). Set that to the `fairLockWaitTimeout` of the Java services.
     ///
     /// # Examples
     ///
@@ -50,24 +52,28 @@ redisson_lock! {
     ///
     /// # What this lock does not promise
     ///
-    /// - **A place for longer than its time.** Redisson keeps a waiter for the wait timeout once it is the first, even if it lives. Then it is dropped, and stands at the end again.
-    /// - **One clock.** Times in the queue are written and compared by each Java client's own clock, and here by the server's. A clock that is ahead by more than the
-    ///   wait timeout drops waiters that live. They stand at the end again.
-    /// - **Immediate hand-over after a death.** A waiter that dies delays all behind it until its time is over; a holder that dies, until its lease ends.
-    /// - **Two waiters of one owner.** They share one place, as the owner has one in Redisson, and the one that asked last loses it for both if it leaves.
-    /// - **A short script.** As in Redisson, a grant and a withdrawal move those behind forward, here up to 256 of them.
-    /// - What [`RedissonLock`](crate::RedissonLock) does not promise otherwise.
+    /// - **A place in the queue for longer than its time.** Once a waiter is the first, Redisson keeps it for the wait timeout,
+    ///   even if it is alive. Then it is dropped and joins the end of the queue again.
+    /// - **One clock.** Each Java client writes and compares the times in the queue by its own clock; clients here use the
+    ///   server's. A clock that is ahead by more than the wait timeout drops live waiters. They join the end of the queue again.
+    /// - **Immediate hand-over after a crash.** A waiter that dies delays all waiters behind it until its time is over; a holder
+    ///   that dies delays them until its lease ends.
+    /// - **Two waiters of one owner.** They share one place, because Redisson gives an owner one. If the one that asked last
+    ///   leaves, both lose the place.
+    /// - **A short script.** As in Redisson, a grant and a withdrawal move the waiters behind forward, here up to 256 of them.
+    /// - What else [`RedissonLock`](crate::RedissonLock) does not promise.
     pub struct RedissonFairLock, RedissonFairGuard, Fair = Fair::DEFAULT;
 }
 
 impl Queued for RedissonFairGuard {}
 
 impl RedissonFairLock {
-    /// How long others wait for a waiter of this lock once it is the first in the queue: the time by which a dead one delays them. Default: 5 minutes, as Redisson's
-    /// `fairLockWaitTimeout`.
+    /// Sets how long the others wait for a waiter of this lock once it is the first in the queue: the time by which a dead waiter
+    /// delays them. Default: 5 minutes, as Redisson's `fairLockWaitTimeout`.
     ///
-    /// A shorter time lets others pass a dead waiter sooner; a waiter that lives loses its place when a holder keeps the lock for longer than that. Every client should have
-    /// the same. It must be at least 1 ms and at most a year; otherwise the first acquisition fails with [`Config`](Error::Config).
+    /// With a shorter time, others pass a dead waiter sooner; but a live waiter loses its place when a holder keeps the lock for
+    /// longer than that. Use the same time in every client. It must be at least 1 ms and at most a year; otherwise the first
+    /// acquisition fails with [`Config`](Error::Config).
     ///
     /// # Examples
     ///
@@ -91,7 +97,7 @@ impl RedissonFairLock {
         Self(self.0.by_checked(|name| fair.protocol(name.main())), fair)
     }
 
-    /// How many owners wait for the lock, in Rust and in Java. One that has died counts until its time is over.
+    /// How many owners wait for the lock, in Rust and in Java. A dead waiter counts until its time is over.
     ///
     /// # Errors
     ///
@@ -121,7 +127,7 @@ impl Fair {
         wait: Duration::from_secs(5 * 60),
     };
 
-    /// As long as the longest ttl.
+    /// The longest ttl.
     const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 }
 
@@ -139,7 +145,7 @@ impl Variety for Fair {
     }
 }
 
-/// One name: who holds it is what an `RLock` has, and beside that is the queue.
+/// The protocol of one name: holds as of an `RLock`, and the queue beside them.
 #[derive(Debug)]
 pub(crate) struct FairProtocol {
     hold: RedissonProtocol,
@@ -156,7 +162,7 @@ impl FairProtocol {
         self.wait.as_millis()
     }
 
-    /// Who waits: for Redisson in order and for how long, and for us by which claim.
+    /// The keys of the queue: Redisson's order and times of the waiters, and our own record of the claim of each.
     fn line(&self) -> [String; 3] {
         let name = self.hold.name();
         [
@@ -189,7 +195,7 @@ impl Protocol for FairProtocol {
     }
 
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall {
-        // A late acquire would stand in the queue for longer than a lease lasts.
+        // A late acquire would stay in the queue for longer than a lease lasts.
         let mut ask = ask;
         ask.ttl = ask.ttl.max(self.wait);
         let hold = self.hold.release(ask, overtakes);

@@ -1,4 +1,4 @@
-//! The lock that Java services have as `RFencedLock`.
+//! The lock that Java services know as `RFencedLock`.
 
 use std::fmt;
 
@@ -10,10 +10,11 @@ use crate::protocol::Tokens;
 use crate::shared::{Variety, redisson_lock};
 
 redisson_lock! {
-    /// Redisson's `RFencedLock`: one owner at a time among Rust and Java services, with the fencing tokens of Redisson.
+    /// Redisson's `RFencedLock`: one owner at a time across Rust and Java services, with Redisson's fencing tokens.
     ///
-    /// It is a [`RedissonLock`](crate::RedissonLock), which it excludes and is excluded by, and all that is said there is true here. Its tokens come from the counter that
-    /// Java services draw from by `lockAndGetToken`: later holders of either side have larger ones.
+    /// It is a [`RedissonLock`](crate::RedissonLock), and all that its page says applies here too. The two exclude each other on
+    /// one name. The tokens come from the counter that Java services use in `lockAndGetToken`: a later holder has a larger token,
+    /// in Rust or in Java.
     ///
     /// # Examples
     ///
@@ -36,10 +37,10 @@ redisson_lock! {
     ///
     /// # What this lock does not promise
     ///
-    /// - **Tokens that never go back.** The counter is a number on the server, without a clock: one that is lost in a failover, evicted, or deleted
-    ///   by `RFencedLock.delete()` begins anew. Those of all other locks of Lockkeeper do not.
-    /// - **Tokens for an `RLock` of the same name.** It excludes, and draws none.
-    /// - **A counter that ends.** Redisson's has no ttl: each name that was ever locked leaves one behind.
-    /// - What [`RedissonLock`](crate::RedissonLock) does not promise otherwise.
+    /// - **Tokens that never go back.** The counter is a plain number on the server, without a clock. It starts again if a failover
+    ///   loses it, if it is evicted, or if `RFencedLock.delete()` deletes it. The tokens of all other locks of Lockkeeper do not.
+    /// - **Tokens for an `RLock` of the same name.** It excludes this lock, and draws no token.
+    /// - **A counter that expires.** Redisson's has no ttl: each name that was ever locked leaves one behind.
+    /// - What else [`RedissonLock`](crate::RedissonLock) does not promise.
     pub struct RedissonFencedLock, RedissonFencedGuard, Tokens = Tokens::Redissons;
 }

@@ -329,9 +329,9 @@ impl Foreign for LatchProtocol {
         channel_of(self.name())
     }
 
-    /// Redisson says `0` when it opens, and `1` when it was set.
+    /// Redisson says `0` when it opens, and `1` when it was set or deleted, and so is open too.
     fn is_wake(&self) -> IsWake {
-        |message| message == b"0"
+        |message| matches!(message, b"0" | b"1")
     }
 
     fn inspect(&self) -> ScriptCall {

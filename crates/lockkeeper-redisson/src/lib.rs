@@ -1,7 +1,7 @@
-//! Redisson's locks: a Rust service and Java services that use Redisson hold and wait for the same names.
+//! Locks that a Rust service shares with Java services that use Redisson: both sides hold and wait for the same names.
 //!
-//! Users depend on `lockkeeper` with its feature `redisson`, which has these types as `lockkeeper::redisson::RedissonLock` and so on.
-//! What the protocol of Redisson cannot carry is in `docs/redisson.md`.
+//! Users depend on `lockkeeper` with its feature `redisson`, which exports these types as `lockkeeper::redisson::RedissonLock` and
+//! so on. `docs/redisson.md` lists what Redisson's protocol cannot carry.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

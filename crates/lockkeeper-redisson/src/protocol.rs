@@ -1,4 +1,4 @@
-//! The scripts of a name that Redisson's `RLock` and `RFencedLock` hold too, and its keys as Redisson calls them.
+//! The scripts of a name that Redisson's `RLock` and `RFencedLock` use too, and Redisson's names for its keys.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use lockkeeper_core::protocol::{Foreign, IsWake, Protocol, RequestContext, Scrip
 use lockkeeper_core::{ClaimId, Kind, Name};
 use lockkeeper_lua::redisson;
 
-/// A key or a channel of Redisson's: what it calls the name it puts in braces, unless the name has a brace anywhere.
+/// One of Redisson's keys or channels: a prefix, then the name in braces, unless the name contains a brace.
 pub(crate) fn of_name(prefix: &str, name: &Name) -> String {
     let name = name.main();
     match name.contains('{') {
@@ -15,7 +15,7 @@ pub(crate) fn of_name(prefix: &str, name: &Name) -> String {
     }
 }
 
-/// A key of Redisson's that is called by a name and what follows it: the name is put in braces, unless it has a brace anywhere.
+/// One of Redisson's keys that starts with the name: the name in braces, unless it contains a brace, then the rest.
 pub(crate) fn part_of_name(name: &Name, part: &str) -> String {
     let name = name.main();
     match name.contains('{') {
@@ -27,13 +27,13 @@ pub(crate) fn part_of_name(name: &Name, part: &str) -> String {
 /// Where the tokens of a hold come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tokens {
-    /// The counter of the name's slot, as of every lock of ours.
+    /// The counter of the name's slot, as for every other lock of Lockkeeper.
     Ours,
     /// The counter of an `RFencedLock` of this name.
     Redissons,
 }
 
-/// One name.
+/// The protocol of one name.
 #[derive(Debug)]
 pub(crate) struct RedissonProtocol {
     name: Name,
@@ -45,18 +45,18 @@ impl RedissonProtocol {
         Self { name, tokens }
     }
 
-    /// What Redisson holds by, and what is known of our claims.
+    /// The keys of Redisson's holds and of our own claims.
     pub(crate) fn keys(&self) -> [String; 2] {
         [self.name.main().to_owned(), self.name.part("redisson")]
     }
 
-    /// The same, and who waits for an `RFairLock` of this name.
+    /// The same, and the queue of an `RFairLock` of this name.
     fn keys_and_queue(&self) -> [String; 3] {
         let [main, claims] = self.keys();
         [main, claims, of_name("redisson_lock_queue", &self.name)]
     }
 
-    /// Asks who holds, on behalf of this kind.
+    /// Asks for the holders, on behalf of this kind.
     pub(crate) fn inspect_as(&self, kind: Kind) -> ScriptCall {
         let args: [&dyn Display; 2] = [&Foreign::channel(self), &kind];
         ScriptCall::new(&redisson::INSPECT, self.keys_and_queue(), args)
@@ -125,7 +125,7 @@ impl Foreign for RedissonProtocol {
         of_name("redisson_lock__channel", &self.name)
     }
 
-    /// Redisson says `0`. It wakes by other numbers elsewhere, and a look too many does no harm.
+    /// Redisson sends `0`. It wakes waiters with other numbers elsewhere, and one poll too many does no harm.
     fn is_wake(&self) -> IsWake {
         |message| !message.is_empty() && message.iter().all(u8::is_ascii_digit)
     }

@@ -1,4 +1,4 @@
-//! The lock that Java services have as `RReadWriteLock`.
+//! The lock that Java services know as `RReadWriteLock`.
 
 mod guard;
 mod protocol;
@@ -14,59 +14,59 @@ use lockkeeper_core::{Holder, Owner};
 pub use guard::{RedissonReadGuard, RedissonWriteGuard};
 pub(crate) use protocol::{Mode, ReadWriteProtocol};
 
-/// The protocol of those that read by this main key. Not for users: the engine's part is missing. The exhaustive search drives it by itself.
+/// The protocol of readers with this main key. Not for users: it lacks the engine's part. The exhaustive search drives it directly.
 #[doc(hidden)]
 #[must_use]
 pub fn read_protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(ReadWriteProtocol::new(name, Mode::Read))
 }
 
-/// The protocol of those that write, for the same search.
+/// The protocol of writers, for the same search.
 #[doc(hidden)]
 #[must_use]
 pub fn write_protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(ReadWriteProtocol::new(name, Mode::Write))
 }
 
-/// The protocol of a mode of the lock under this key, which belongs to no namespace.
+/// The protocol, in this mode, of the lock with this key, which belongs to no namespace.
 fn of_key(mode: Mode, key: &str) -> Result<ReadWriteProtocol> {
     Ok(ReadWriteProtocol::new(Name::new("", key)?, mode))
 }
 
-/// The same of a name.
+/// The same for a name.
 pub(crate) const fn of_name(mode: Mode) -> impl FnOnce(Name) -> ReadWriteProtocol {
     move |name| ReadWriteProtocol::new(name, mode)
 }
 
-/// Redisson's `RReadWriteLock`: many readers or one writer, among Rust and Java services.
+/// Redisson's `RReadWriteLock`: many readers or one writer, across Rust and Java services.
 ///
 /// # Which lock should I use?
 ///
-/// This one only for a name that Java services lock by `getReadWriteLock`. Among Rust services alone an `RwLock` lets nobody starve, and converts
-/// guards from one mode to the other.
+/// Use this one only for a name that Java services lock with `getReadWriteLock`. Between Rust services alone, an `RwLock` is
+/// better: it starves neither readers nor writers, and it converts guards from one mode to the other.
 ///
 /// # How it works
 ///
-/// What lies under the name is what Redisson 4.7 writes: the mode, and each owner that holds, `<uuid>:<number>`, with how often it does; beside it a
-/// key for each owner that reads, with its lease. The last of either side to leave tells the waiters of both by one message. A holder here is told of its
-/// loss, ends before its lease does, and is released when its guard is dropped, as with every lock of Lockkeeper; what is needed for that lies in
-/// a key of its own.
+/// The key holds what Redisson 4.7 writes: the mode, and each owner that holds, `<uuid>:<number>`, with how often it holds. Each
+/// owner that reads has one more key, with its lease. The last holder to release, on either side, sends one message that wakes the
+/// waiters of both. A holder here gets the same as from every lock of Lockkeeper: it learns of a loss, its deadline is before the
+/// end of its lease, and dropping its guard releases the lock. What that needs is in a separate key.
 ///
-/// An [`Owner`] that writes is let in again in either mode, and one that reads is let in again to read. One that reads and asks to write would
-/// wait for itself: in Java it does, here it gets [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) at once. To a Java service an owner is what
-/// a thread of a `RedissonClient` is: give one that reads `<id of the client>:<id of the thread>` to act for that thread. Without
-/// [`owner`](Acquire::owner) each acquisition is for a new one.
+/// An [`Owner`] that writes can acquire again in either mode; one that reads can acquire again to read. An owner that reads and
+/// asks to write would wait for itself: in Java it does; here it gets [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) at
+/// once. To a Java service, an owner is what a thread of a `RedissonClient` is. To act for a certain thread, use an owner that
+/// reads `<id of the client>:<id of the thread>`. Without [`owner`](Acquire::owner), each acquisition gets a new owner.
 ///
 /// # Tokens
 ///
-/// Each write has a fencing token of its own. Readers that hold together share one, which the first of them draws after a write. A read inside a write
-/// has the token of that write, and keeps it when it outlives the write; those that come to read beside it then share another, a larger one. Holders
-/// in Java have none.
+/// Each write has its own fencing token. Readers that hold together share one, which the first of them draws after a write. A read
+/// inside a write has the token of that write, and keeps it when it outlives the write; readers that join it then share another,
+/// larger token. Holders in Java have none.
 ///
 /// # The name
 ///
-/// **The name is the key**, as in Java, whatever the client's namespace. What a `NameMapper` of the Java services puts in front goes into
-/// [`key_prefix`](Self::key_prefix).
+/// **The name is the key**, as in Java, whatever the client's namespace is. If the Java services use a `NameMapper` that adds a
+/// prefix, pass that prefix to [`key_prefix`](Self::key_prefix).
 ///
 /// # Examples
 ///
@@ -97,18 +97,21 @@ pub(crate) const fn of_name(mode: Mode) -> impl FnOnce(Name) -> ReadWriteProtoco
 ///
 /// # What this lock does not promise
 ///
-/// - **That writers are served.** Readers come in beside readers, whoever waits: where some always read, in Rust or in Java, a writer starves.
-/// - **Order.** A free name goes to the first who asks.
-/// - **Anything for holders in Java.** They learn of a loss when they unlock, or never; a repeated request of theirs may count twice.
+/// - **That a writer gets its turn.** Readers join other readers even if a writer waits: where somebody always reads, in Rust or in
+///   Java, a writer starves.
+/// - **Order.** A free name goes to the first client that asks.
+/// - **Anything for holders in Java.** They learn of a loss when they unlock, or never. One of their requests that is repeated may
+///   count twice.
 /// - **Fencing against Java.** Tokens grow among the grants of this library; a Java holder has none.
-/// - **A lease for each claim.** Redisson keeps one for the name, which is the longest. A reader that dies without a release stays counted until
-///   that lease ends, which is up to one ttl after others have stopped to read here. A reader in Java sets it to its `lockWatchdogTimeout` when it
-///   renews: a longer ttl here is cut by it, until the next renewal.
-/// - **An owner that is shared with a thread in Java** is only as safe as Redisson: where that thread reads inside a write held here, its `unlock`
-///   may cut the lease of the write.
-/// - **A cooldown beside Java.** A reader in Java that leaves last frees the name, whatever [`min_hold`](Acquire::min_hold) says.
-/// - **Exclusion with an `RLock` of the same name.** This lock refuses such a name with [`WrongKind`](lockkeeper_core::Error::WrongKind);
-///   `RReadWriteLock` in Java does not, and reads beside it.
+/// - **A lease for each claim.** Redisson keeps one lease for the name, the longest. A reader that dies without a release stays
+///   counted until that lease ends, up to one ttl after the other readers here have released. A reader in Java sets the lease to
+///   its `lockWatchdogTimeout` when it renews: that shortens a longer ttl here until the next renewal.
+/// - **Safety for an owner that is shared with a thread in Java.** It is only as safe as Redisson: if that thread reads inside a
+///   write held here, its `unlock` may shorten the lease of the write.
+/// - **A cooldown beside Java.** If a reader in Java is the last to leave, it frees the name, whatever
+///   [`min_hold`](Acquire::min_hold) says.
+/// - **Exclusion with an `RLock` of the same name.** This lock refuses such a name with
+///   [`WrongKind`](lockkeeper_core::Error::WrongKind). `RReadWriteLock` in Java does not refuse it, and reads beside it.
 #[derive(Clone)]
 pub struct RedissonReadWriteLock {
     read: Target,
@@ -123,7 +126,7 @@ impl RedissonReadWriteLock {
         Self { read, write }
     }
 
-    /// The same behind a prefix, as a `NameMapper` in Java puts one in front of each name.
+    /// The same lock behind a prefix, for Java services whose `NameMapper` puts one in front of each name.
     ///
     /// # Examples
     ///
@@ -149,21 +152,24 @@ impl RedissonReadWriteLock {
         Self { read, write }
     }
 
-    /// Acquires to read, together with others that read, waiting for as long as it takes unless told otherwise. It does not wait for writers that
-    /// wait. With an [owner](Acquire::owner) that writes already it is granted inside the write.
+    /// Acquires to read, together with other readers. Waits for as long as it takes, unless you set a limit, but never for a writer
+    /// that is only waiting. If its [owner](Acquire::owner) already writes, it is granted inside that write.
     ///
-    /// When it returns `Ok`, no other owner writes, in Rust or in Java, and this claim's lease is renewed as long as its guard lives.
+    /// When it returns `Ok`, no other owner writes, in Rust or in Java, and this claim's lease is renewed as long as its guard
+    /// lives.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or
-    /// does not answer for one ttl, or for a longer wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something
-    /// else, as an `RLock`; [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent;
-    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is.
+    /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`Backend`](lockkeeper_core::Error::Backend)
+    /// if the server refuses, or does not answer for one ttl, or for a longer wait that was set;
+    /// [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else, such as an `RLock`;
+    /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent;
+    /// [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives this claim up, also when it had been granted unseen. The owner's other claims stay.
+    /// Cancel safe: dropping the future gives this claim up, even if it was granted before the answer arrived. The owner's other
+    /// claims stay.
     ///
     /// # Examples
     ///
@@ -172,8 +178,8 @@ impl RedissonReadWriteLock {
         Acquire::new(self.read.clone())
     }
 
-    /// Acquires to write, alone, waiting for as long as it takes unless told otherwise. With an [owner](Acquire::owner) that writes already it
-    /// is granted at once.
+    /// Acquires to write, alone. Waits for as long as it takes, unless you set a limit. If its [owner](Acquire::owner) already
+    /// writes, it is granted at once.
     ///
     /// When it returns `Ok`, no other owner reads or writes, in Rust or in Java, and this claim's lease is renewed as long as its guard lives.
     ///
@@ -206,11 +212,12 @@ impl RedissonReadWriteLock {
         Acquire::new(self.write.clone())
     }
 
-    /// Acquires to read if no other owner writes, now; `None` if it cannot be had now.
+    /// Acquires to read now if no other owner writes; otherwise returns `None`.
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read), except that being held is no error. A server that does not answer is asked once more and then reported.
+    /// As for [`read`](Self::read), except that a held lock is no error. A server that does not answer is asked once more and then
+    /// reported.
     ///
     /// # Cancel safety
     ///
@@ -235,7 +242,7 @@ impl RedissonReadWriteLock {
         Acquire::new(self.read.clone())
     }
 
-    /// Acquires to write if nobody else holds, now; `None` if it cannot be had now.
+    /// Acquires to write now if no other owner holds; otherwise returns `None`.
     ///
     /// # Errors
     ///
@@ -252,17 +259,17 @@ impl RedissonReadWriteLock {
         Acquire::new(self.write.clone())
     }
 
-    /// Its readers as a lock of their own: for code that does not know kinds, or as a member of a `MultiLock`.
+    /// The reading side as a lock, for code that is generic over locks, or as a member of a `MultiLock`.
     pub fn reader(&self) -> RedissonReader {
         RedissonReader(self.read.clone())
     }
 
-    /// Its writers as a lock of their own. Otherwise as [`reader`](Self::reader).
+    /// The writing side as a lock. Otherwise as [`reader`](Self::reader).
     pub fn writer(&self) -> RedissonWriter {
         RedissonWriter(self.write.clone())
     }
 
-    /// Who holds, of either side: each claim of this library, and the owners that hold in Java.
+    /// Shows the holders of both sides: each claim of this library, and the owners that hold in Java.
     ///
     /// # Errors
     ///
@@ -279,11 +286,13 @@ impl RedissonReadWriteLock {
         self.reader().inspect().await
     }
 
-    /// Asks all that hold to let go, if they are of this library; how many claims were told, 0 if nobody holds. Others may come in to read meanwhile.
+    /// Asks all holders of this library to release. Returns how many claims were asked; 0 if nobody holds. Meanwhile others may
+    /// still acquire to read.
     ///
     /// # Errors
     ///
-    /// As for [`Client::revoke`]; if only holders in Java hold it is [`Foreign`](lockkeeper_core::Error::Foreign): Redisson knows no revocation.
+    /// As for [`Client::revoke`]; if only holders in Java hold, it is [`Foreign`](lockkeeper_core::Error::Foreign), because
+    /// Redisson has no revocation.
     ///
     /// # Cancel safety
     ///
@@ -309,11 +318,13 @@ impl RedissonReadWriteLock {
         self.read.revoke().await
     }
 
-    /// Takes away what `holder` holds, by force: what [`inspect`](Self::inspect) shows as [`claim`](Holder::claim), of a holder in
-    /// Java its owner. Whether it held. Others that read go on, unlike with `forceUnlock` in Java, which ends the holds of all.
+    /// Takes away by force what `holder` holds. Returns whether it held anything.
     ///
-    /// **Unsafe for what the lock protects:** a holder in Java works on and is told when it unlocks; one of this library hears of it by a
-    /// message, or by its next renewal if that is lost.
+    /// `holder` is what [`inspect`](Self::inspect) shows as [`claim`](Holder::claim); for a holder in Java, that is its owner.
+    /// Other readers go on; `forceUnlock` in Java ends the holds of all.
+    ///
+    /// **Unsafe for what the lock protects:** a holder in Java works on and learns of the loss when it unlocks. A holder of this
+    /// library learns of it by a message, or, if the message is lost, at its next renewal.
     ///
     /// # Errors
     ///
@@ -351,7 +362,7 @@ impl fmt::Debug for RedissonReadWriteLock {
     }
 }
 
-/// Defines one side of the lock as a lock of its own.
+/// Defines one side of the lock as a lock type.
 macro_rules! side {
     ($(#[$about:meta])* pub struct $side:ident, $guard:ident;) => {
         $(#[$about])*
@@ -359,7 +370,7 @@ macro_rules! side {
         pub struct $side(Target);
 
         impl $side {
-            /// This side of the lock as one of several that are acquired together, by a `MultiLock`.
+            /// This side as a target, to acquire it together with other locks in a `MultiLock`.
             pub fn target(&self) -> Target {
                 self.0.clone()
             }
@@ -388,11 +399,11 @@ macro_rules! side {
 }
 
 side! {
-    /// The readers of a [`RedissonReadWriteLock`], as a lock of their own.
+    /// The reading side of a [`RedissonReadWriteLock`], as a lock.
     pub struct RedissonReader, RedissonReadGuard;
 }
 
 side! {
-    /// The writers of a [`RedissonReadWriteLock`], as a lock of their own.
+    /// The writing side of a [`RedissonReadWriteLock`], as a lock.
     pub struct RedissonWriter, RedissonWriteGuard;
 }

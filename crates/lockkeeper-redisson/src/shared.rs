@@ -1,4 +1,4 @@
-//! What the locks have in common: all but where their tokens come from, and how they wait.
+//! What the locks share: everything but the source of their tokens and the way they wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lockkeeper_core::{Name, Result};
 use crate::fair::FairProtocol;
 use crate::protocol::{RedissonProtocol, Tokens};
 
-/// What every handle is, beside what it can do.
+/// Implements the traits that every handle has.
 macro_rules! redisson_handle {
     ($handle:ident, $guard:ident) => {
         impl Lock for $handle {
@@ -51,7 +51,7 @@ macro_rules! redisson_lock {
                 Self(target, variety)
             }
 
-            /// The same behind a prefix, as a `NameMapper` in Java puts one in front of each name.
+            /// The same lock behind a prefix, for Java services whose `NameMapper` puts one in front of each name.
             ///
             /// # Examples
             ///
@@ -74,20 +74,24 @@ macro_rules! redisson_lock {
                 Self(self.0.by_checked(prefixed), self.1)
             }
 
-            /// Acquires, for an [owner](Acquire::owner) of yours or for a new one, waiting for as long as it takes unless told otherwise.
+            /// Acquires the lock, for the [owner](Acquire::owner) that you set or for a new one. Waits for as long as it takes,
+            /// unless you set a limit.
             ///
-            /// When it returns `Ok`, no other owner holds, in Rust or in Java, and this claim's lease is renewed as long as its guard lives.
+            /// When it returns `Ok`, no other owner holds the lock, in Rust or in Java, and this claim's lease is renewed as long
+            /// as its guard lives.
             ///
             /// # Errors
             ///
-            /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed; [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or
-            /// does not answer for one ttl, or for a longer wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
-            /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent; [`Closed`](lockkeeper_core::Error::Closed) if the client
-            /// is.
+            /// [`Timeout`](lockkeeper_core::Error::Timeout) if a wait was set and has passed;
+            /// [`Backend`](lockkeeper_core::Error::Backend) if the server refuses, or does not answer for one ttl, or for a longer
+            /// wait that was set; [`WrongKind`](lockkeeper_core::Error::WrongKind) if the name holds something else;
+            /// [`Config`](lockkeeper_core::Error::Config) for a bad name or ttl, before anything is sent;
+            /// [`Closed`](lockkeeper_core::Error::Closed) if the client is closed.
             ///
             /// # Cancel safety
             ///
-            /// Cancel safe: dropping the future gives this claim up, also when it had been granted unseen. The owner's other claims stay.
+            /// Cancel safe: dropping the future gives this claim up, even if it was granted before the answer arrived. The owner's
+            /// other claims stay.
             ///
             /// # Examples
             ///
@@ -96,12 +100,12 @@ macro_rules! redisson_lock {
                 Acquire::new(self.0.clone())
             }
 
-            /// Acquires if the lock is free, or the [owner](Acquire::owner)'s own, now; `None` if it cannot be had now.
+            /// Acquires the lock now if it is free or its holder is the same [owner](Acquire::owner); otherwise returns `None`.
             ///
             /// # Errors
             ///
-            /// As for [`acquire`](Self::acquire), except that being held is no error. A server that does not answer is asked once more and then
-            /// reported.
+            /// As for [`acquire`](Self::acquire), except that a held lock is no error. A server that does not answer is asked once
+            /// more and then reported.
             ///
             /// # Cancel safety
             ///
@@ -126,11 +130,13 @@ macro_rules! redisson_lock {
                 Acquire::new(self.0.clone())
             }
 
-            /// Asks the holder to let go, if it is one of this library; how many claims were told, 0 if nobody holds.
+            /// Asks the holder to release the lock, if it holds it through this library. Returns how many claims were asked; 0 if
+            /// nobody holds.
             ///
             /// # Errors
             ///
-            /// As for [`Client::revoke`]; for a holder in Java it is [`Foreign`](lockkeeper_core::Error::Foreign): Redisson knows no revocation.
+            /// As for [`Client::revoke`]; for a holder in Java it is [`Foreign`](lockkeeper_core::Error::Foreign), because Redisson
+            /// has no revocation.
             ///
             /// # Cancel safety
             ///
@@ -156,11 +162,13 @@ macro_rules! redisson_lock {
                 self.0.revoke().await
             }
 
-            /// Takes the lock away by force, as `forceUnlock` does in Java, if `holder` holds it: what [`inspect`](Lock::inspect) shows as
-            /// [`claim`](lockkeeper_core::Holder::claim), of a holder in Java its owner. Whether it did.
+            /// Takes the lock away by force, as `forceUnlock` does in Java, if `holder` holds it. Returns whether it did.
             ///
-            /// **Unsafe for what the lock protects:** a holder in Java works on and is told when it unlocks; one of this library hears of it by a
-            /// message, or by its next renewal if that is lost.
+            /// `holder` is what [`inspect`](Lock::inspect) shows as [`claim`](lockkeeper_core::Holder::claim); for a holder in
+            /// Java, that is its owner.
+            ///
+            /// **Unsafe for what the lock protects:** a holder in Java works on and learns of the loss when it unlocks. A holder of
+            /// this library learns of it by a message, or, if the message is lost, at its next renewal.
             ///
             /// # Errors
             ///
@@ -193,7 +201,7 @@ macro_rules! redisson_lock {
                 self.0.force_release(holder).await
             }
 
-            /// This lock as one of several that are acquired together, by a `MultiLock`.
+            /// This lock as a target, to acquire it together with others in a `MultiLock`.
             pub fn target(&self) -> Target {
                 self.0.clone()
             }
@@ -208,7 +216,8 @@ macro_rules! redisson_lock {
         }
 
         impl $guard {
-            /// Takes the lock once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
+            /// Acquires the lock once more for the same owner, without waiting. The new claim's lease has the client's ttl and is
+            /// renewed.
             ///
             /// When it returns `Ok`, both guards hold, with the same fencing token.
             ///
@@ -248,7 +257,7 @@ macro_rules! redisson_lock {
 
 pub(crate) use redisson_lock;
 
-/// The protocol of a lock under this main key. Not for users: the engine's part is missing. The exhaustive search drives it by itself,
+/// The protocol of a lock with this main key. Not for users: it lacks the engine's part. The exhaustive search drives it directly,
 /// so that it tests this object and not a copy of it.
 #[doc(hidden)]
 #[must_use]
@@ -256,20 +265,20 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(RedissonProtocol::new(name, Tokens::Ours))
 }
 
-/// The same of an `RFairLock` with this wait timeout.
+/// As `protocol`, of an `RFairLock` with this wait timeout.
 #[doc(hidden)]
 #[must_use]
 pub fn fair_protocol(name: Name, wait: Duration) -> Arc<dyn Protocol> {
     Arc::new(FairProtocol::new(name, wait))
 }
 
-/// What a lock of Redisson's is besides its name.
+/// The settings of a Redisson lock besides its name.
 pub(crate) trait Variety: Copy {
     type Protocol: Protocol;
 
     fn of_name(self, name: Name) -> Result<Self::Protocol>;
 
-    /// The protocol of the lock under this key, which belongs to no namespace.
+    /// The protocol of the lock with this key, which belongs to no namespace.
     fn protocol(self, key: &str) -> Result<Self::Protocol> {
         self.of_name(Name::new("", key)?)
     }

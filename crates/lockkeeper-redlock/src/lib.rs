@@ -1,6 +1,6 @@
 //! One holder at a time, by a majority of independent servers, so that no single server is a point of failure.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::Redlock`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::Redlock`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -18,17 +18,17 @@ use protocol::RedlockProtocol;
 ///
 /// # Which lock should I use?
 ///
-/// Use this one if no single server may be a point of failure and no consensus store is at hand: of five servers any
-/// two may be down. It costs one or two round trips to acquire, to all servers at once, and needs a client for each
-/// server. If a failover from one server to its replica is good enough, a `Mutex` is simpler. If you already run
+/// Use this one if no single server may be a point of failure and no consensus store is available: with five servers,
+/// any two may be down. It costs one or two round trips to acquire, to all servers at once, and needs a client for
+/// each server. If a failover from one server to its replica is good enough, a `Mutex` is simpler. If you already run
 /// etcd, ZooKeeper or a database with the right transactions, and a second holder would cost money, use that.
 ///
 /// # The servers
 ///
-/// Three or five servers (an odd number) that share nothing: separate machines, separate disks, no replication
-/// between them. **No failover**: a replica that takes over has been up for a long time, so nothing shows that it
-/// lacks grants of the primary. The lock cannot detect that two clients connect to the same server; that makes the
-/// majority smaller than it seems.
+/// Three or five servers (an odd number) that share nothing: separate machines, separate disks, no replication between
+/// them. **No failover**: a replica that takes over has been up for a long time, so nothing shows that it lacks grants
+/// of the primary. The lock cannot detect that two clients connect to the same server, which makes the majority
+/// smaller than it seems.
 ///
 /// A server that has been up for less than the [longest ttl](Self::longest_ttl) may have lost claims that are still
 /// valid. It is *quarantined*: it answers, but grants nothing until then. So a server without persistence may crash
@@ -94,25 +94,25 @@ use protocol::RedlockProtocol;
 ///   quarantined for the whole longest ttl.
 /// - **Exclusion does depend on timing.** No server's clock may run faster, or be stepped forward, by more than the
 ///   margin (1 % of the ttl + 5 ms) within one lease. If the clocks of a majority do, or the clock of one server that
-///   others need for their majority, two holders may be valid at once. A server also uses its clock to know how long
-///   it has been up: a machine that starts with a wrong time, which is then set forward, takes part too early. Set
-///   the clock before the server starts, and slew it afterwards.
-/// - **It checks the time after every step that takes time**, including the write-back of tokens, with a clock of the
-///   client that neither steps nor stops while the machine sleeps; the servers use their wall clocks. What happens
+///   another claim needs for its majority, two holders may be valid at once. A server also uses its clock to know how
+///   long it has been up: if a machine starts with a wrong time that is then set forward, its server takes part too
+///   early. Set the clock before the server starts, and only slew it afterwards.
+/// - **It checks the time after every step that takes time**, including the write-back of tokens, with a monotonic
+///   clock of the client that continues while the machine sleeps; the servers use their wall clocks. What happens
 ///   between the last check and your write is not covered.
 /// - **A held lock survives fewer failures than a new acquisition.** Servers that did not answer in time when the
 ///   lock was acquired take no part until the next acquisition.
 ///   [`Lease::valid_parts`](lockkeeper_core::Lease::valid_parts) returns how many servers take part.
-/// - **Fairness, re-entry, shared reading.** Use the locks that have them, on one server. Callers that ask at the
-///   same moment may all fail, and try again.
+/// - **Fairness, re-entry, shared reading.** Use the locks that have them, on one server. Callers that ask at the same
+///   moment may all fail, and then try again.
 /// - **Revocation by one call.** `revoke` through one client affects only that server's part. The lease is lost when
 ///   a majority of parts has been revoked.
 #[derive(Clone)]
 pub struct Redlock(Majority);
 
 impl Redlock {
-    /// Creates a handle to the lock called `name` on the servers of these clients, each of which counts as one
-    /// server. Nothing is sent.
+    /// Creates a handle to the lock called `name` on the servers of these clients. Each client counts as one server.
+    /// Nothing is sent.
     ///
     /// # Errors
     ///

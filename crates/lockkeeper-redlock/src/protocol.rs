@@ -18,7 +18,7 @@ pub(crate) struct RedlockProtocol {
     name: Name,
     /// The protocol of a single lock of this kind, used for everything except acquiring.
     plain: LockProtocol,
-    /// The longest ttl in use: for that long a restarted server grants nothing.
+    /// The longest ttl in use. A restarted server grants nothing for that long.
     longest: Duration,
 }
 

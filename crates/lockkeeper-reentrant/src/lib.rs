@@ -1,6 +1,6 @@
-//! One holder at a time, whose own nested calls are granted the lock again.
+//! One holder at a time, which can acquire the lock again in nested calls.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::ReentrantLock`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::ReentrantLock`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -27,9 +27,9 @@ use lockkeeper_core::{Lease, Owner};
 /// itself while the owner's other leases continue. The lock is free when the last claim has been released or has
 /// expired. All claims of one hold share one fencing token.
 ///
-/// An owner that holds the lock is granted it again at once, unless its hold was revoked: then nobody is granted the
-/// lock, not even its owner, until its guards are gone or their leases end. So run the outer work in `guard.run(…)`,
-/// which also stops a nested call.
+/// An owner that holds the lock gets it again at once. A revoked hold is the exception: nobody gets the lock, not even
+/// its owner, until the hold's guards are gone or their leases end. So run the outer work in `guard.run(…)`, which
+/// also stops a nested call.
 ///
 /// # Examples
 ///
@@ -57,8 +57,8 @@ use lockkeeper_core::{Lease, Owner};
 ///   side.
 /// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease.
 ///   Only a resource that checks fencing tokens closes the gap.
-/// - **A larger token for an owner whose former hold came back through a failover.** The owner is granted the lock
-///   again with its old token; a resource that checks tokens refuses it.
+/// - **A larger token when a failover brings back an owner's former hold.** The owner gets the lock again with its old
+///   token, and a resource that checks tokens refuses it.
 /// - **Order.** At present waiters are served in order of arrival, except in the empty namespace. Only the fair lock
 ///   promises this.
 #[derive(Clone)]
@@ -74,9 +74,9 @@ impl ReentrantLock {
     /// Acquires the lock, for an [owner](Acquire::owner) of yours or for a new one, waiting without a time limit
     /// unless you set one.
     ///
-    /// An owner that holds the lock is granted it again at once, unless its hold was [revoked](Client::revoke): then
-    /// nobody is granted the lock, not even its owner, until its guards are gone or their leases end. So run the
-    /// outer work in [`guard.run(…)`](Lease::run), which also stops a nested call.
+    /// An owner that holds the lock gets it again at once. A [revoked](Client::revoke) hold is the exception: nobody
+    /// gets the lock, not even its owner, until the hold's guards are gone or their leases end. So run the outer work
+    /// in [`guard.run(…)`](Lease::run), which also stops a nested call.
     ///
     /// When it returns `Ok`, no other owner holds the lock, and this claim's lease is renewed while its guard lives.
     ///
@@ -135,8 +135,8 @@ impl ReentrantLock {
         Acquire::new(self.0.clone())
     }
 
-    /// This lock as a member of a `MultiLock`: for the owner of that acquisition, or [for an owner of its
-    /// own](Target::owner).
+    /// Returns this lock as a member of a `MultiLock`. The owner is that of the multi-lock's acquisition, unless you
+    /// set [an owner of its own](Target::owner).
     pub fn target(&self) -> Target {
         self.0.clone()
     }

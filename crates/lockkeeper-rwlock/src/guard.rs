@@ -88,10 +88,10 @@ impl ReadGuard {
         self.0.reenter().await.map(Self)
     }
 
-    /// Turns this guard into a write guard if it is the only reader. Nobody else gets the lock in between, and
-    /// waiters are passed. Observers see this guard's lease as released; the new guard has its own lease and a larger
-    /// fencing token. If the same owner also holds a write guard, the upgrade gives a second write guard beside it,
-    /// with the same token, even if this owner has other read guards.
+    /// Turns this guard into a write guard if it is the only reader. Nobody else gets the lock in between, not even a
+    /// waiter at the front of the queue. Observers see this guard's lease as released; the new guard has its own lease
+    /// and a larger fencing token. If the same owner also holds a write guard, the upgrade gives a second write guard
+    /// beside it, with the same token, even if this owner has other read guards.
     ///
     /// While there are other readers, including guards of the same owner, it returns [`Upgrade::Busy`], and this
     /// guard continues to read. It does not wait: two readers that both waited to upgrade would wait for each other
@@ -129,8 +129,7 @@ impl ReadGuard {
     /// # }
     /// ```
     pub async fn try_upgrade(self) -> Result<Upgrade> {
-        // A writer excludes everybody that a reader excludes: while either claim is on the server, nobody else is
-        // granted the lock.
+        // A writer excludes everybody that a reader excludes, so this hold may stay valid until the answer.
         Ok(match self.0.convert(writing, true).await? {
             Converted::Done(hold) => Upgrade::Write(WriteGuard(hold)),
             Converted::Refused(hold) => Upgrade::Busy(Self(hold)),
@@ -207,10 +206,10 @@ impl WriteGuard {
         again.map(ReadGuard)
     }
 
-    /// Turns this guard into a read guard; nobody else gets the lock in between. Readers at the front of the queue
-    /// are granted the lock with it, up to the first writer. Observers see this guard's lease as released; the new
-    /// guard has its own lease and a larger fencing token, which the readers beside it share. If the same owner holds
-    /// another write guard, that one continues to write, and the new guard reads inside that write, with its token.
+    /// Turns this guard into a read guard; nobody else gets the lock in between. Readers at the front of the queue get
+    /// the lock too, up to the first writer. Observers see this guard's lease as released; the new guard has its own
+    /// lease and a larger fencing token, which the readers beside it share. If the same owner holds another write
+    /// guard, that one continues to write, and the new guard reads inside that write, with its token.
     ///
     /// # Errors
     ///

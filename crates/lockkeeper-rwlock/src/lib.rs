@@ -1,6 +1,6 @@
 //! Many readers or one writer, first come, first served, across all processes.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::RwLock`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::RwLock`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -27,12 +27,12 @@ pub fn write_protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(writing(name))
 }
 
-/// Together with others.
+/// The protocol of a reader, which holds together with other readers.
 pub(crate) const fn reading(name: Name) -> LockProtocol {
     of_name(name).in_mode(Share::Parts(1), Share::Whole, "rwlock/read")
 }
 
-/// Alone.
+/// The protocol of a writer, which holds alone.
 pub(crate) const fn writing(name: Name) -> LockProtocol {
     of_name(name).in_mode(Share::Whole, Share::Parts(1), "rwlock/write")
 }
@@ -56,18 +56,18 @@ const fn of_name(name: Name) -> LockProtocol {
 ///
 /// Readers and writers wait in one queue on the server, as in a fair lock. When nobody writes, the readers at the
 /// front are granted the lock together, up to the first writer; a reader that arrives later waits behind that writer.
-/// So both readers and writers wait only for those that were there before them. The script that releases the last
-/// hold grants the lock to the next waiters, and a message tells each of them. Every reader has its own lease, so a
-/// reader that dies delays a writer only by its own ttl.
+/// So readers and writers wait only for requests that arrived before theirs. The script that releases the last hold
+/// grants the lock to the next waiters and sends each of them a message. Every reader has its own lease, so a reader
+/// that dies delays a writer only by its own ttl.
 ///
-/// An owner that writes is granted the lock again in either mode, and one that reads is granted it again for reading,
-/// both ahead of the queue. An owner that reads and asks to write would wait for itself, and so gets
+/// An owner that writes gets the lock again in either mode, and an owner that reads gets it again for reading, both
+/// ahead of the queue. An owner that reads and asks to write would wait for itself, so it gets
 /// [`WouldDeadlock`](lockkeeper_core::Error::WouldDeadlock) at once. A guard can change its mode with nobody in
 /// between: [`WriteGuard::downgrade`], [`ReadGuard::try_upgrade`].
 ///
-/// Each write has its own fencing token. Readers that hold together share one, which the first reader after a write
-/// draws. A resource that refuses smaller tokens refuses a writer that wakes up after others have read, and a late
-/// reader that writes back what it read.
+/// Each write has its own fencing token. Readers that hold together share one token, which the first reader after a
+/// write draws. A resource that refuses smaller tokens refuses a writer that wakes up after others have read, and a
+/// late reader that writes back what it read.
 ///
 /// # Examples
 ///
@@ -103,8 +103,9 @@ const fn of_name(name: Name) -> LockProtocol {
 ///   script after the other.
 /// - **That two readers can both upgrade.** Two readers that both try to upgrade block each other. One of them has to
 ///   release.
-/// - **A larger token for readers that join a hold which came back through a failover.** They share its old token,
-///   which is smaller than that of a writer unknown to the new primary; a resource that checks tokens refuses it.
+/// - **A larger token for readers that join a hold restored by a failover.** They share its old token. If the new
+///   primary does not know of a later writer, that writer's token is larger, and a resource that checks tokens refuses
+///   the readers.
 /// - **Exclusion when the server loses data, or between the last check and the write.** This is true of every lease.
 ///   Only a resource that checks fencing tokens closes the gap.
 #[derive(Clone)]
@@ -123,8 +124,7 @@ impl RwLock {
     }
 
     /// Acquires the lock for reading, together with other readers, waiting in the queue without a time limit unless
-    /// you set one. With an [owner](lockkeeper_core::Acquire::owner) that already reads or writes it is granted at
-    /// once.
+    /// you set one. An [owner](lockkeeper_core::Acquire::owner) that already reads or writes gets it at once.
     ///
     /// When it returns `Ok`, no other owner writes, every earlier writer has been served or has stopped waiting, and
     /// this claim's lease is renewed while its guard lives.
@@ -152,8 +152,8 @@ impl RwLock {
         Acquire::new(self.read.clone())
     }
 
-    /// Acquires the lock for writing, alone, waiting in the queue without a time limit unless you set one. With an
-    /// [owner](lockkeeper_core::Acquire::owner) that already writes it is granted at once.
+    /// Acquires the lock for writing, alone, waiting in the queue without a time limit unless you set one. An
+    /// [owner](lockkeeper_core::Acquire::owner) that already writes gets it at once.
     ///
     /// When it returns `Ok`, no other owner reads or writes, every earlier waiter has been served or has stopped
     /// waiting, and this claim's lease is renewed while its guard lives.
@@ -190,8 +190,8 @@ impl RwLock {
     }
 
     /// Acquires the lock for reading if no other owner writes and nobody waits, or if the
-    /// [owner](lockkeeper_core::TryAcquire::owner) already reads or writes; otherwise returns `None`. It never passes
-    /// a waiter.
+    /// [owner](lockkeeper_core::TryAcquire::owner) already reads or writes; otherwise returns `None`. It never
+    /// overtakes a waiter.
     ///
     /// # Errors
     ///
@@ -239,13 +239,13 @@ impl RwLock {
         Acquire::new(self.write.clone())
     }
 
-    /// The reading side of this lock as a lock of its own: for code that is generic over kinds, or as a member of a
-    /// `MultiLock`.
+    /// Returns the reading side of this lock as a lock of its own, for code that is generic over kinds or as a member
+    /// of a `MultiLock`.
     pub fn reader(&self) -> Reader {
         Reader(self.read.clone())
     }
 
-    /// The writing side of this lock as a lock of its own. Otherwise like [`reader`](Self::reader).
+    /// Returns the writing side of this lock as a lock of its own. Otherwise like [`reader`](Self::reader).
     pub fn writer(&self) -> Writer {
         Writer(self.write.clone())
     }
@@ -282,8 +282,8 @@ impl RwLock {
         Ok(self.read.queue(None).await?.0)
     }
 
-    /// Returns the place of the first waiting acquisition of `owner` in the queue, counted from 1; `None` if this
-    /// client has none waiting.
+    /// Returns the place in the queue of `owner`'s first waiting acquisition, counted from 1; `None` if this client
+    /// has none waiting.
     ///
     /// # Errors
     ///
@@ -312,7 +312,7 @@ impl fmt::Debug for RwLock {
 pub struct Reader(Target);
 
 impl Reader {
-    /// This side of the lock as a member of a `MultiLock`, which acquires several locks together.
+    /// Returns this side of the lock as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.0.clone()
     }
@@ -343,7 +343,7 @@ impl fmt::Debug for Reader {
 pub struct Writer(Target);
 
 impl Writer {
-    /// This side of the lock as a member of a `MultiLock`, which acquires several locks together.
+    /// Returns this side of the lock as a member of a `MultiLock`, which acquires several locks together.
     pub fn target(&self) -> Target {
         self.0.clone()
     }

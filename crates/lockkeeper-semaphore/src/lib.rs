@@ -1,6 +1,6 @@
 //! At most N holders at a time, first come, first served, across all processes.
 //!
-//! Users depend on `lockkeeper`, which has this type as `lockkeeper::Semaphore`.
+//! Use it through the crate `lockkeeper`, as `lockkeeper::Semaphore`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -29,23 +29,23 @@ fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Lock
 ///
 /// # Which lock should I use?
 ///
-/// Use this one if only a limited number may work at the same time: calls to an API that allows eight at a time, or
-/// jobs on a database that can take four. With a limit of one it is a fair lock without re-entry.
+/// Use this one if only a limited number of holders may work at the same time: calls to an API that allows eight at a
+/// time, or jobs on a database that can take four. With a limit of one it is a fair lock without re-entry.
 ///
 /// # How it works
 ///
 /// As with every lock, each acquisition is a claim with a lease, a fencing token and a notice of its loss. When a
 /// process dies, its permits become free at the end of their leases; no counter has to be corrected. A claim that
 /// finds too few permits waits in a queue on the server. The script that releases permits grants them to as many
-/// waiters at the front as fit, and notifies their clients. Smaller claims do not pass a large one at the front.
+/// waiters at the front as fit, and notifies their clients. Smaller claims do not overtake a large one at the front.
 ///
 /// # The limit
 ///
 /// Each client gives a limit when it makes its `Semaphore`. While anybody holds or waits, the server stores the first
-/// client's limit, and it counts for everybody. A client that was given another limit follows the stored one, and
-/// reports that once, in the log and to its [observer](lockkeeper_core::LeaseEvent::OtherLimit).
-/// [`set_limit`](Self::set_limit) changes the stored limit. When nobody holds or waits, the server stores nothing of
-/// the semaphore, and the next client sets the limit again.
+/// client's limit, which applies to everybody. A client with another limit follows the stored one, and reports that
+/// once, in the log and to its [observer](lockkeeper_core::LeaseEvent::OtherLimit). [`set_limit`](Self::set_limit)
+/// changes the stored limit. When nobody holds or waits, the server stores nothing about the semaphore, and the next
+/// client sets the limit again.
 ///
 /// # Examples
 ///
@@ -70,7 +70,7 @@ fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Lock
 ///
 /// # What this lock does not promise
 ///
-/// - **A rate.** It limits how many work at the same time, not how many start per second.
+/// - **A rate.** It limits how many holders work at the same time, not how many start per second.
 /// - **Re-entry.** Each acquisition takes permits of its own. A holder that waits for more permits can wait for
 ///   itself, if enough others do the same.
 /// - **Immediate hand-over after a crash.** The permits of a holder that crashes stay taken until its lease ends.
@@ -104,7 +104,7 @@ impl Semaphore {
         }
     }
 
-    /// Returns the same semaphore with acquisitions that take this many permits. Zero, or more than the limit, is
+    /// Returns the same semaphore, whose acquisitions take this many permits each. Zero, or more than the limit, is
     /// reported by the first acquisition.
     ///
     /// # Examples
@@ -184,7 +184,8 @@ impl Semaphore {
         Acquire::new(self.target.clone())
     }
 
-    /// Acquires the permits if enough are free and nobody waits; otherwise returns `None`. It never passes a waiter.
+    /// Acquires the permits if enough are free and nobody waits; otherwise returns `None`. It never overtakes a
+    /// waiter.
     ///
     /// # Errors
     ///
@@ -231,16 +232,16 @@ impl Semaphore {
         }))
     }
 
-    /// Changes the limit for everybody who holds or waits, whatever limit their clients were given. Returns false if
-    /// nobody does: then nothing was changed, and the next client sets the limit.
+    /// Changes the limit for all holders and waiters, whatever limits their clients were given. Returns false if there
+    /// are none: then nothing was changed, and the next client sets the limit.
     ///
-    /// A lower limit takes nothing from holders: nobody else is granted permits until enough are released. A claim
-    /// that waits for more permits than the new limit gets [`Error::OverLimit`] with its next heartbeat. A higher
-    /// limit lets in waiters at the front of the queue at once.
+    /// A lower limit takes no permits from holders; nobody else is granted any until enough are released. A claim that
+    /// waits for more permits than the new limit gets [`Error::OverLimit`] with its next heartbeat. A higher limit
+    /// lets in waiters at the front of the queue at once.
     ///
-    /// Call it when a new version of a program, with another limit, starts. Otherwise the new version follows the old
-    /// limit while the old version holds permits. This `Semaphore` itself keeps its own limit, and uses it where it
-    /// is the first to acquire.
+    /// Call it when you deploy a version of your program with another limit. Otherwise the new version follows the old
+    /// limit while the old version holds permits. This `Semaphore` itself keeps its own limit, and uses it when it is
+    /// the first to acquire.
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl Semaphore {
         Ok(self.target.permits(Some(limit)).await?.is_some())
     }
 
-    /// This semaphore, with its number of permits, as a member of a `MultiLock`, which acquires several locks
+    /// Returns this semaphore, with its number of permits, as a member of a `MultiLock`, which acquires several locks
     /// together.
     pub fn target(&self) -> Target {
         self.target.clone()
@@ -296,8 +297,8 @@ impl Semaphore {
         self.target.permits(None).await
     }
 
-    /// Returns the place of the first waiting acquisition of `owner` by this client in the queue, counted from 1;
-    /// `None` if there is none.
+    /// Returns the place in the queue of `owner`'s first waiting acquisition by this client, counted from 1; `None` if
+    /// there is none.
     ///
     /// # Errors
     ///

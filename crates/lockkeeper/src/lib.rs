@@ -1,13 +1,13 @@
-//! Distributed locks on Redis and Valkey, whose holder knows when its lock is lost.
+//! Distributed locks on Redis and Valkey that tell the holder when its lock is lost.
 //!
 //! - **The holder knows.** A lease ends for its holder before it can end on the server, with a reason.
 //! - **Every grant carries a fencing token**, so that the protected resource can refuse a holder that woke up too
 //!   late.
 //! - **Every call is safe to repeat, to cancel and to lose.** A dropped future, a lost reply or a request that
 //!   arrives twice holds nothing for longer than one ttl.
-//! - **One message hands the lock over.** Waiters sleep in a queue on the server. The release makes the next one the
-//!   holder and tells it by one message. Heartbeats of the waiters find a lost message or the end of a crashed
-//!   holder's lease.
+//! - **One message hands the lock over.** Waiters sleep in a queue on the server. A release makes the next waiter the
+//!   holder and notifies it with one message. If that message is lost or a holder crashes, the waiters' heartbeats
+//!   find the grant or the end of the lease.
 //!
 //! # Ten lines
 //!
@@ -35,15 +35,15 @@
 //! | I need | kind |
 //! |---|---|
 //! | one holder at a time, cheapest | [`Mutex`] |
-//! | one holder, and my own nested calls must get in again | [`ReentrantLock`] |
+//! | one holder, whose nested calls acquire the lock again | [`ReentrantLock`] |
 //! | first come, first served across all processes | [`FairLock`] |
 //! | many readers or one writer, neither starving | [`RwLock`] |
 //! | at most N holders at a time | [`Semaphore`] |
 //! | exactly one of many instances in charge, and everybody knows which | [`Election`] |
-//! | a piece of work once, and its result for everybody who asks | [`Once`] |
+//! | work that is done once, and its result for every caller | [`Once`] |
 //! | wait until N things have happened | [`Latch`] |
 //! | several names at once, all or none | [`MultiLock`] |
-//! | no single server may be a point of failure, and no consensus store is at hand | [`Redlock`] |
+//! | no single server may be a point of failure, and no consensus store is available | [`Redlock`] |
 //!
 //! # What holds, and what does not
 //!
@@ -59,9 +59,9 @@
 //! # Asking for a lock back
 //!
 //! [`Client::inspect`] shows who holds a name of any kind, with the [label](ClientBuilder::label) of each holder's
-//! client. [`Client::revoke`] asks the holders to release: their leases are lost with [`LossReason::Revoked`], and
-//! the lock is free when their guards are gone, or at the latest when their leases end. [`Client::force_release`]
-//! waits for nobody and is unsafe for whatever the lock protects.
+//! client. [`Client::revoke`] asks the holders to release: their leases are lost with [`LossReason::Revoked`], and the
+//! lock is free when their guards are gone, or at the latest when their leases end. [`Client::force_release`] does not
+//! wait for the holders, and is unsafe for what the lock protects.
 //!
 //! # Where it connects to
 //!
@@ -77,7 +77,7 @@
 //!
 //! Use `?password-file=/path` for a password that changes. `RedisOptions::credentials` takes a provider, for IAM or
 //! Entra tokens. `RedisOptions::connect_redis_rs` and `connect_fred` reuse the settings of a client that your program
-//! already has. Give the store that they return to [`ClientBuilder::build`].
+//! already has. Pass the store they return to [`ClientBuilder::build`].
 //!
 //! # Features
 //!
@@ -89,7 +89,7 @@
 //! | `tls` | the `rediss` schemes, with either library |
 //! | `serde` | results of a [`Once`] as JSON |
 //! | `redisson` | the module `redisson`: Redisson's locks, shared with Java services |
-//! | `metrics` | `Metrics`, an [`Observer`] that reports through the crate `metrics`, for which exporters to most monitoring systems exist |
+//! | `metrics` | `Metrics`, an [`Observer`] that reports through the crate `metrics`, which has exporters for most monitoring systems |
 //!
 //! Without a C compiler: `lockkeeper = { version = "0.1", default-features = false, features = ["redis"] }`.
 //!

@@ -58,8 +58,8 @@ pub async fn connect_with(url: &str, settings: ClientBuilder) -> Result<Client> 
     open(url, settings, false).await
 }
 
-/// Connects to one of several servers, which may be down: for a [`Redlock`](crate::Redlock), which works without a
-/// minority of them.
+/// Connects to a server that may be down now. Use it for the servers of a [`Redlock`](crate::Redlock), which works
+/// while a minority of them is down.
 ///
 /// When it returns `Ok`, the server either has answered or could not be reached. If it could not be reached, requests
 /// fail until it answers.

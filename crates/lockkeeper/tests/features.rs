@@ -1,5 +1,5 @@
-//! A URL that needs a feature which this program was built without gives an error that names the feature.
-//! `cargo xtask prove` builds this test with few features.
+//! If a URL needs a feature that this program was built without, the error names the feature. `cargo xtask prove`
+//! builds this test with few features.
 
 #![cfg(not(all(feature = "memory", feature = "tls", feature = "redis")))]
 

@@ -33,7 +33,7 @@ if first and not known.own and redis.call('HGET', KEYS[6], owner) == ARGV[2] the
   end
   leave(line, owner, tonumber(ARGV[6]))
   -- It may have been told already that the name is free.
-  local next = first == owner and redis.call('EXISTS', KEYS[1]) == 0 and redis.call('LINDEX', KEYS[4], 0)
+  local next = first == owner and redis.call('EXISTS', KEYS[1]) == 0 and first_of(line)
   return { ARGV[1], 'RELEASED', next and wake(channel_to(ARGV[3], next), '0') or '1', tonumber(known.count or '') or 0 }
 end
 if first then

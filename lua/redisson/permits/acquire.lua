@@ -48,15 +48,13 @@ end
 if hold and hold.flags == 'r' then
   return { ARGV[1], 'REVOKED' }
 end
-if not hold and (value or 0) < n then
+local missing = hold and 0 or untaken(KEYS[2], members_of(claim, n, leased), n, leased)
+if missing > (value or 0) then
   local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
   local left = first and math.ceil(tonumber(first) - now) or -1
   return { ARGV[1], 'BUSY', left < KEPT and left or -1 }
 end
-local token = hold and hold.token
-if not hold then
-  token = draw_again(KEYS[5], ARGV[4]) or draw_token(KEYS[5], ARGV[4], micros)
-  hold = take_permits(KEYS[1], KEYS[3], claim, n, token, leased)
-end
-arm_permits(KEYS[1], KEYS[2], KEYS[3], hold, leased, ttl, now)
+local token = hold and hold.token or draw_again(KEYS[5], ARGV[4]) or draw_token(KEYS[5], ARGV[4], micros)
+local taken = take_permits(KEYS[1], KEYS[3], claim, n, missing, token, leased)
+arm_permits(KEYS[1], KEYS[2], KEYS[3], taken, leased, ttl, now)
 return { ARGV[1], 'GRANTED', token }

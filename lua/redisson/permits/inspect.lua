@@ -21,19 +21,19 @@ end
 if value == nil then
   return { ARGV[1], 'WRONG_KIND' }
 end
-local now, found, token = math.floor(server_now() / 1000), {}, ''
+local now, found, shown, token = math.floor(server_now() / 1000), {}, {}, ''
 for _, claim in ipairs(redis.call('HKEYS', KEYS[3])) do
   local hold = hold_of(KEYS[2], KEYS[3], claim, leased, now)
   if hold and hold.left > 0 then
     local state = hold.flags == 'c' and 'cooldown' or hold.flags == 'r' and 'revoked' or 'held'
     found[#found + 1] = { claim, hold.left, state, table.concat({ hold.permits, '/0' }) }
-    token = #found == 1 and hold.token or ''
+    token, shown[claim] = #found == 1 and hold.token or '', true
   end
 end
 local others = leased and redis.call('ZRANGE', KEYS[2], 0, 999, 'WITHSCORES') or {}
 for i = 1, #others, 2 do
   local left = tonumber(others[i + 1]) - now
-  if left > 0 and not redis.call('HGET', KEYS[3], others[i]) then
+  if left > 0 and not shown[redis.call('HGET', KEYS[3], others[i])] then
     found[#found + 1] = { hex_of(others[i]), left < KEPT and left or -1, 'held', '1/0' }
     token = ''
   end

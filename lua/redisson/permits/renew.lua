@@ -25,8 +25,8 @@ for i = 1, #KEYS / 3 do
   end
   local hold = value and hold_of(ends, claims, claim, leased, now)
   if not hold or hold.left <= 0 or hold.flags == 'c' then
-    if hold and hold.left <= 0 and leased then
-      redis.call('HDEL', claims, claim, unpack(hold.members)) -- What is left of it ends like a permit of anybody.
+    if hold and hold.there == 0 then
+      redis.call('HDEL', claims, claim, unpack(hold.members)) -- All that it took has been given back.
     end
     reply[i + 2] = 'GONE'
   elseif hold.flags == 'r' then

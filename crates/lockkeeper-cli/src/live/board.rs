@@ -1,4 +1,4 @@
-//! Everything known about the names: which of them to ask about next, and the answers. It sends no requests itself.
+//! Everything known about the names: the answers so far, and which names to ask about next. It sends no requests itself.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -9,7 +9,7 @@ use super::past::Past;
 use super::sample::{Load, Rates, Row, Sample, Totals, Waits, millis};
 use crate::look::{Lock, Part};
 
-/// How many names are kept in memory, about 100 MB at most. Further ones are only counted.
+/// How many names are kept in memory, which takes about 100 MB at most. Further names are only counted.
 const MOST_NAMES: usize = 100_000;
 
 /// For how many samples the waits are stored.
@@ -33,7 +33,7 @@ pub(super) struct Board {
     longest: Option<Duration>,
 }
 
-/// One name.
+/// What is known about one name.
 #[derive(Debug, Default)]
 struct Entry {
     past: Past,
@@ -41,12 +41,12 @@ struct Entry {
     /// When the server was last asked, and when it last answered.
     tried: Option<Instant>,
     looked: Option<Instant>,
-    /// The same for the queue.
+    /// When the server was last asked for the queue, and when it last answered.
     queue_tried: Option<Instant>,
     queue_looked: Option<Instant>,
     /// Whether the list in progress contains the name.
     found: bool,
-    /// The name was missing from a complete list: its present holder was granted the lock since then.
+    /// Whether the name was missing from a complete list. If so, its present holder was granted the lock since then.
     new: bool,
 }
 
@@ -80,7 +80,7 @@ fn is_busy(lock: &Lock) -> bool {
     !lock.holders.is_empty() || lock.waiters.is_some_and(|waiters| waiters > 0)
 }
 
-/// How many requests these claims need: one, and one for the label of each client.
+/// How many requests these claims need: one for the claims, and one for the label of each client.
 pub(super) fn questions(parts: &[Part]) -> u64 {
     let owners = parts.iter().filter_map(|part| part.owner.as_deref());
     let clients: HashSet<&str> = owners
@@ -102,7 +102,7 @@ impl Board {
         }
     }
 
-    /// A list of all names begins.
+    /// Begins a list of all names.
     pub(super) fn list_begins(&mut self) {
         self.left_out = 0;
         for entry in self.names.values_mut() {
@@ -110,7 +110,7 @@ impl Board {
         }
     }
 
-    /// The list contains this name.
+    /// Adds a name of the list.
     pub(super) fn found(&mut self, name: String) {
         if let Some(entry) = self.names.get_mut(&name) {
             entry.found = true;
@@ -126,15 +126,16 @@ impl Board {
         }
     }
 
-    /// The list is complete: names that it does not contain and nobody holds are removed.
+    /// Ends the list, which is complete. Removes the names that were asked about, have neither holders nor waiters, and are not on
+    /// the list.
     pub(super) fn list_ends(&mut self) {
         self.listed = true;
         self.names
             .retain(|_, entry| entry.found || entry.is_busy() || entry.looked.is_none());
     }
 
-    /// The names to ask about at the end of each sample, so that their data is fresh: the `seen` ones, and those with the most
-    /// waiters, for about `most` requests; and the number of these requests.
+    /// Returns the names to ask about at the end of each sample, so that their data is fresh: the `seen` ones, then those with the
+    /// most waiters, for about `most` requests. Also returns the number of these requests.
     pub(super) fn first(&self, seen: &[String], most: u64) -> (Vec<String>, u64) {
         let mut crowded: Vec<(&String, &Entry)> = self
             .names
@@ -160,8 +161,8 @@ impl Board {
         (names, asked)
     }
 
-    /// The next names in turn, for about `most` requests: the one that was not asked about for longest comes first. Names asked about
-    /// since `begun` are left out.
+    /// Returns the next names in turn, for about `most` requests. The name whose last request is longest ago comes first. Names
+    /// that were asked about since `begun` are left out.
     pub(super) fn turn(&self, most: u64, begun: Instant, except: &[String]) -> Vec<String> {
         let except: BTreeSet<&String> = except.iter().collect();
         let mut waiting: Vec<_> = self
@@ -181,8 +182,8 @@ impl Board {
         next.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The names whose queues to read, for about `most` requests: the `opened` one, then the others, the one that was not read for
-    /// longest first.
+    /// Returns the names whose queues to read, for about `most` requests: the `opened` one, then the others, beginning with the one
+    /// that was read longest ago.
     pub(super) fn queues(&self, opened: Option<&str>, most: u64) -> Vec<String> {
         let mut waiting: Vec<_> = self
             .names
@@ -238,7 +239,7 @@ impl Board {
         }
     }
 
-    /// Stores the server's answer about the first claims in the queue of a name, at most `most`.
+    /// Stores the server's answer about the queue of a name: its first claims, at most `most` of them.
     pub(super) fn queued(&mut self, name: &str, queue: Vec<Part>, most: usize, now: Instant) {
         let Some(entry) = self.names.get_mut(name) else {
             return;
@@ -250,7 +251,7 @@ impl Board {
         }
     }
 
-    /// The key of the name contains no lock.
+    /// Notes that the key of the name contains no lock.
     pub(super) fn is_no_lock(&mut self, name: &str, now: Instant) {
         if let Some(entry) = self.names.get_mut(name) {
             *entry = Entry {
@@ -262,14 +263,14 @@ impl Board {
         }
     }
 
-    /// Everything known now. `at` is the time of this machine.
+    /// Returns everything known now. `at` is the time of this machine.
     pub(super) fn sample(&mut self, now: Instant, at: SystemTime) -> Sample {
         let mut locks: Vec<Row> = self
             .names
             .values()
             .filter_map(|entry| entry.row(now, at))
             .collect();
-        // They are sorted by name, and the sort is stable: equal numbers of waiters stay in that order.
+        // The rows come sorted by name, and the sort is stable, so rows with equally many waiters stay in that order.
         locks.sort_by_key(|row| Reverse(row.lock.waiters));
         let longest = self.longest.take().map(millis);
         self.waits.longest_ms.push(longest);
@@ -299,7 +300,7 @@ impl Board {
 
     fn rates(&mut self, now: Instant) -> Rates {
         let age = |then: Instant| now.saturating_duration_since(then);
-        // The oldest one within the time of a rate, or else the newest one before.
+        // Keeps the newest totals that are at least `RATE_OF` old, or, if there are none, the oldest ones.
         while let [_, (second, _), ..] = self.before.make_contiguous()
             && age(*second) >= RATE_OF
         {

@@ -1,8 +1,8 @@
 //! Observes all locks continuously, at a bounded cost for the server however many names there are.
 //!
-//! A [`Sampler`] lists the names in pages, asks about them, and makes a [`Sample`] of what is then known. If there are too many names to
-//! ask about all of them in time, they take turns, except the [seen](Wanted::seen) ones and those with the most waiters, which
-//! it asks about for each sample. `board` and `past` evaluate the answers and send no requests.
+//! A [`Sampler`] lists the names in pages, asks about them, and makes a [`Sample`] of what it then knows. If there are too many
+//! names to ask about all of them in time, they take turns. For each sample, it asks about the [seen](Wanted::seen) names and those
+//! with the most waiters. `board` and `past` evaluate the answers and send no requests.
 
 mod board;
 mod order;
@@ -25,19 +25,22 @@ pub(crate) use order::{Order, has};
 use sample::per_second;
 pub(crate) use sample::{Load, Rates, Row, Sample, Totals, Waits};
 
-/// The largest number of requests per second. One takes a server some 20 µs, so this takes 2 % of its time. Ten thousand names need two
-/// requests each, one for the name and one for the label of its holder, and take turns within half a minute.
+/// The largest number of requests per second. A request takes a server some 20 µs, so all of them take 2 % of its time. Ten
+/// thousand names need two requests each, one for the name and one for the label of its holder, so each has its turn within half a
+/// minute.
 const QUESTIONS: u32 = 1000;
 
-/// One in this many requests may be about seen or crowded names, and one about queues. The names in turn get the rest.
+/// One in `FOR_FIRST` requests may be about seen or crowded names, and one in `FOR_QUEUES` about queues. The names in turn get the
+/// rest.
 const FOR_FIRST: u64 = 5;
 const FOR_QUEUES: u64 = 10;
 
-/// One in this many requests is for the list of names: a list that takes long is made rarely, but then faster.
+/// One in `FOR_LISTS` requests is for the list of names over time, and one in `FOR_ONE_LIST` while a list is made: a list that
+/// takes long is made rarely, but then faster.
 const FOR_LISTS: u32 = 10;
 const FOR_ONE_LIST: u64 = 4;
 
-/// How many requests a page of names counts as, by the time that it takes.
+/// A page of names counts as this many requests, because it takes a server about as long.
 const PAGE: u64 = 5;
 
 /// How many names are asked about between two looks at the clock, and how many of them at once.
@@ -62,18 +65,19 @@ pub(crate) struct Sampler {
     board: Board,
     /// The list in progress.
     names: Option<Names>,
-    /// When the list in progress was begun, and the last one that is complete.
+    /// When the list in progress was begun, and when the last complete one was.
     list_begun: Instant,
     listed: Option<Instant>,
-    /// How many pages it has so far.
+    /// How many pages the list in progress has so far.
     list_pages: u64,
     /// When the next list may begin.
     list_due: Instant,
     /// When the last sample was made; `None`: none yet.
     last: Option<Instant>,
-    /// The name that was open then.
+    /// The name that was open when the last sample was made.
     opened: Option<String>,
-    /// Requests beyond what the samples so far were allowed: one look at a name with very many holders may exceed that.
+    /// How many requests were sent beyond what the samples so far were allowed. One look at a name with very many holders may
+    /// exceed the allowance.
     debt: u64,
 }
 
@@ -107,7 +111,8 @@ impl Round {
 }
 
 impl Sampler {
-    /// Sends no request yet. What is put into the sender counts from the next sample on.
+    /// Creates a sampler, which sends no request yet, and a sender for what the viewer wants. A value that you send counts from the
+    /// next sample on.
     pub(crate) fn new(
         client: Client,
         pattern: &str,
@@ -133,8 +138,8 @@ impl Sampler {
         (sampler, sender)
     }
 
-    /// The next sample: the first at once, later ones one interval apart, or as soon as another name is opened. If the server cannot
-    /// be reached, the sample says so; a failure that does not pass, such as a bad pattern, is an error.
+    /// Returns the next sample: the first one at once, later ones one interval apart, or as soon as another name is opened. If the
+    /// server cannot be reached, the sample says so. A failure that does not pass, such as a bad pattern, is an error.
     pub(crate) async fn next(&mut self) -> Result<Sample, Failure> {
         let mut round = self.begin();
         self.list(&mut round).await?;
@@ -149,7 +154,7 @@ impl Sampler {
             }
         }
         self.wait_until(round.end).await;
-        // They may have changed meanwhile.
+        // What the viewer wants may have changed meanwhile.
         let wanted = self.wanted.borrow_and_update().clone();
         let (first, _) = self.board.first(&wanted.seen, share);
         let mut first: Vec<String> = first
@@ -187,7 +192,7 @@ impl Sampler {
         }
     }
 
-    /// How many requests a sample may take: the first one no more than one second's worth.
+    /// Returns how many requests a sample may take. The first sample gets at most one second's worth.
     fn allowed(&self) -> u64 {
         let interval = match self.last {
             Some(_) => self.interval,
@@ -228,7 +233,7 @@ impl Sampler {
                     break;
                 }
                 Err(error) => {
-                    // By now, other servers may be responsible for the names.
+                    // The list starts again, because other servers may be responsible for the names by now.
                     self.names = None;
                     return round.fail(error);
                 }
@@ -237,7 +242,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Asks about these names; returns whether any answer came.
+    /// Asks about these names, and returns whether any answer came.
     async fn look(&mut self, names: &[String], round: &mut Round) -> Result<bool, Failure> {
         let Self { client, board, .. } = self;
         for name in names {
@@ -255,7 +260,7 @@ impl Sampler {
                     round.questions += questions(&lock.holders) - 1;
                     board.looked(lock, now);
                 }
-                // A key of another program.
+                // The key belongs to another program.
                 Err(Error::WrongKind { .. }) => board.is_no_lock(&name, now),
                 Err(error) => {
                     round.fail(error)?;
@@ -284,7 +289,7 @@ impl Sampler {
             round.questions += 1;
             let queue: Vec<Part> = match queue {
                 Ok(queue) => queue.into_iter().map(Part::waiter).collect(),
-                // A key of another program in place of a queue.
+                // A key of another program is in place of the queue.
                 Err(Error::WrongKind { .. }) => Vec::new(),
                 Err(error) => {
                     round.fail(error)?;
@@ -298,7 +303,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Waits until this many requests are allowed; `false`: the sample is due first.
+    /// Waits until this many requests are allowed. Returns false if another name was opened first, so that the sample is due at
+    /// once.
     async fn paced(&mut self, round: &Round) -> bool {
         if self.last.is_none() {
             return true;
@@ -308,7 +314,7 @@ impl Sampler {
         self.wait_until(due).await
     }
 
-    /// Waits; `false`: another name was opened first.
+    /// Waits until `due`. Returns false if another name was opened first.
     async fn wait_until(&mut self, due: Instant) -> bool {
         let Self { wanted, opened, .. } = self;
         let other = |wanted: &Wanted| wanted.opened.is_some() && wanted.opened != *opened;

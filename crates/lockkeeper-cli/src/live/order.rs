@@ -52,7 +52,8 @@ impl Order {
     }
 }
 
-/// The rest of the lease that ends first, at the time of the sample. Locks held without end, or not held, come last.
+/// How much is left, at the time of the sample, of the lease that ends first. Locks that are held without end or not held
+/// come last.
 fn soonest(row: &Row) -> u64 {
     let left = row.lock.holders.iter().filter_map(|part| part.left_ms);
     let left = left.min().unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! What was seen of one name before: its holders, its waiters, and what became of them.
+//! What was seen of one name before: its holders, its waiters and what became of them.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::sample::Totals;
 use crate::look::{Lock, Part};
 
-/// The longest time between two looks at a queue that still tells when a new claim entered it.
+/// The longest time between two looks at a queue. After a longer time, nobody knows when a new claim entered the queue.
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// What was seen of one name before.
@@ -14,7 +14,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 pub(super) struct Past {
     holders: HashMap<String, Held>,
     queue: HashMap<String, Waiting>,
-    /// When the whole queue was last seen, from first to last.
+    /// When the last look at the queue saw all of it; `None` if it did not.
     whole: Option<Instant>,
 }
 
@@ -35,7 +35,7 @@ struct Held {
 struct Waiting {
     /// `None`: it was there at the first look.
     came: Option<Instant>,
-    /// It is no longer in the queue; the next look tells whether it holds instead.
+    /// Whether it is no longer in the queue. The next look shows whether it holds instead.
     gone: bool,
 }
 
@@ -50,8 +50,8 @@ impl Past {
         self.holders.get(claim).map(|held| held.first)
     }
 
-    /// Notes a look: what has happened since the previous one, and the waits that ended. `new`: a claim that was not seen before was
-    /// granted since the previous look, not before the first one.
+    /// Notes a look. Returns what has happened since the previous look, and the waits that ended. `new` says that a claim that was
+    /// not seen before was granted since the previous look, and not before the first one.
     pub(super) fn looked(
         &mut self,
         lock: &Lock,
@@ -87,7 +87,7 @@ impl Past {
         (totals, waits)
     }
 
-    /// Notes a look at the queue: these claims are in front; `whole`: and there are no others.
+    /// Notes a look at the queue: these claims are in front. With `whole`, there are no others.
     pub(super) fn queued(&mut self, parts: &[Part], whole: bool, now: Instant) {
         let known = |whole: Instant| now.saturating_duration_since(whole) <= CLOSE;
         let came = self.whole.is_some_and(known).then_some(now);

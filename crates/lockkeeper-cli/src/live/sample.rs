@@ -19,15 +19,15 @@ pub(crate) struct Sample {
     pub(crate) holders: u64,
     /// The number of waiters.
     pub(crate) waiters: u64,
-    /// What was seen since the start.
+    /// The events that were seen since the start.
     pub(crate) totals: Totals,
-    /// The same per second, over the last ten seconds.
+    /// The rates of these events over the last ten seconds.
     pub(crate) per_second: Rates,
     /// Wait times of the claims that were seen both to enter a queue and to be granted.
     pub(crate) waits: Waits,
     /// The load that this causes on the server.
     pub(crate) load: Load,
-    /// Why a request failed since the last sample; then the data is older than usual.
+    /// Why a request failed since the last sample. If one did, the data is older than usual.
     pub(crate) unreachable: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Totals {
     pub(crate) grants: u64,
     /// Claims that no longer hold, for whatever reason.
     pub(crate) ended: u64,
-    /// Those of them whose renewal was late at the last look, and which were gone after the end of their lease. A claim that was
+    /// The ended claims whose renewal was late at the last look, and which were gone after the end of their lease. A claim that was
     /// released in that last moment is included, because it looks the same from outside.
     pub(crate) ran_out: u64,
     /// Claims that were revoked.
@@ -83,7 +83,7 @@ impl Sub for Totals {
 }
 
 impl Totals {
-    /// The rate per second, if these events took this long.
+    /// Returns the rates per second, if these events happened within this time.
     pub(super) fn over(self, time: Duration) -> Rates {
         let rate = |number: u64| per_second(number, time);
         Rates {
@@ -95,7 +95,7 @@ impl Totals {
     }
 }
 
-/// The same per second.
+/// The same events, as rates per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Rates {
     pub(crate) grants: f64,
@@ -123,9 +123,9 @@ pub(crate) struct Load {
     pub(crate) questions_per_second: f64,
     /// Pages of some 500 keys per second.
     pub(crate) pages_per_second: f64,
-    /// The age of the oldest answer from which a lock here is shown: with many names, each is asked about rarely.
+    /// The age of the oldest answer that the sample shows. With many names, each is asked about rarely.
     pub(crate) oldest_ms: u64,
-    /// How long ago the last complete list of names was begun; `None`: there is none yet, so names are missing.
+    /// How long ago the last complete list of names was begun. `None`: there is none yet, so names are missing.
     pub(crate) listed_ms: Option<u64>,
     /// How many names on the list have no answer yet.
     pub(crate) unknown: u64,

@@ -81,7 +81,7 @@ fn a_lease_ran_out_if_it_was_late_and_was_gone_when_it_was_over() {
     // Seen with this much left, seen again after a while, and gone after another while.
     for (left, again, gap, expected) in [
         (30, 29, 2, 1),
-        // It may have been renewed when it was last seen.
+        // It may have been renewed after it was last seen.
         (30, 1, 40, 0),
         // It was gone before its lease would have ended.
         (30, 27, 1, 0),

@@ -1,4 +1,4 @@
-//! Who leads an election.
+//! `leader`: shows who leads an election.
 
 use std::time::SystemTime;
 
@@ -11,11 +11,11 @@ use crate::server::Server;
 
 #[derive(Serialize)]
 struct Seen<'a> {
-    /// When this was printed, if several lines are.
+    /// When this line was printed, if there may be several.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<&'a str>,
     name: &'a str,
-    /// `None`, like all following fields: nobody leads.
+    /// If nobody leads, this and all following fields are `None`.
     term: Option<u64>,
     value: Option<&'a str>,
     label: Option<&'a str>,

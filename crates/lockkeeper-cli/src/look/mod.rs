@@ -33,7 +33,7 @@ pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(
     }
     let look = async |name: &String| {
         let seen = client.inspect(name).await?;
-        // For a kind without a queue, this counts the clients that listen, and nobody knows who they are.
+        // For a kind without a queue, `waiters` counts the clients that listen, and there is nothing to read about them.
         let queue = match json && seen.waiters > Some(0) {
             true => queue(&client, name).await?,
             false => Vec::new(),
@@ -44,11 +44,11 @@ pub(crate) async fn list(server: &Server, pattern: &str, json: bool) -> Result<(
     let mut rows = Vec::new();
     while let Some(looked) = looks.next().await {
         let (seen, queue) = match looked {
-            // A key of another program.
+            // The key belongs to another program.
             Err(Error::WrongKind { .. }) => continue,
             looked => looked?,
         };
-        // Released since it was found.
+        // It was released since it was found.
         if seen.holders.is_empty() {
             continue;
         }
@@ -138,13 +138,13 @@ pub(crate) async fn inspect(server: &Server, name: &str, json: bool) -> Result<(
 
 async fn queue(client: &Client, name: &str) -> lockkeeper::Result<Vec<Waiter>> {
     match client.waiters(name, QUEUE).await {
-        // A key of another program in place of a queue.
+        // A key of another program is in place of the queue.
         Err(Error::WrongKind { .. }) => Ok(Vec::new()),
         queue => queue,
     }
 }
 
-/// Everything there is to say about one lock.
+/// Reads everything that can be shown about one lock.
 pub(crate) async fn look(client: &Client, name: &str) -> Result<Lock, Failure> {
     let seen = client.inspect(name).await?;
     let queue = queue(client, name).await?;
@@ -162,8 +162,8 @@ struct Change<'a> {
     lock: &'a Lock,
 }
 
-/// Prints every change of a lock, until the process is ended. It polls, because listening to messages would count as waiting;
-/// polling leaves no trace on the server.
+/// Prints every change of a lock, until the process is ended. It polls, because a client that listens to messages counts as a
+/// waiter; polling leaves no trace on the server.
 pub(crate) async fn watch(
     server: &Server,
     name: &str,
@@ -247,7 +247,7 @@ struct Limit<'a> {
     waiters: u64,
 }
 
-/// Shows how many permits a semaphore has; if a limit is given, first sets it.
+/// Shows how many permits a semaphore has. If a limit is given, sets it first.
 pub(crate) async fn limit(
     server: &Server,
     name: &str,
@@ -255,7 +255,7 @@ pub(crate) async fn limit(
     json: bool,
 ) -> Result<(), Failure> {
     let client = server.connect(Client::builder()).await?;
-    // The limit of this handle counts only for its own claims, and it has none.
+    // The limit of this handle only matters for its own claims, and it makes none.
     let semaphore = Semaphore::new(&client, name, limit.unwrap_or(1)).target();
     let seen = semaphore.permits(limit).await?;
     if json {

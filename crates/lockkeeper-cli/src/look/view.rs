@@ -1,4 +1,4 @@
-//! Locks as they are shown.
+//! Locks in the form in which they are printed.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ pub(crate) struct Lock {
     pub(crate) holders: Vec<Part>,
     /// For a semaphore: the number of permits.
     pub(crate) limit: Option<u32>,
-    /// The number of waiters; for kinds without a queue, of clients that listen.
+    /// The number of waiters; for kinds without a queue, the number of clients that listen.
     pub(crate) waiters: Option<u64>,
     /// The first claims in the queue.
     pub(crate) queue: Vec<Part>,
@@ -36,12 +36,12 @@ pub(crate) struct Lock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Stored {
     state: &'static str,
-    /// Of a job: its newest slot, and who ran it.
+    /// The newest slot, if this is the history of a job; `label` says which machine and process ran it.
     #[serde(skip_serializing_if = "Option::is_none")]
     slot: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<String>,
-    /// RFC 3339, UTC, by the server's clock; `None` if somebody has overwritten it with something that is no time.
+    /// RFC 3339, UTC, by the server's clock; `None` if somebody has overwritten it with something else.
     at: Option<String>,
     fence: u64,
     claim: String,
@@ -60,12 +60,13 @@ pub(crate) struct Part {
     pub(crate) host: Option<String>,
     pub(crate) pid: Option<u32>,
     pub(crate) label: Option<String>,
-    /// The note that its acquisition has left.
+    /// The note that its acquisition was given.
     pub(crate) note: Option<String>,
     /// `None`: without end, or in a queue.
     pub(crate) left_ms: Option<u64>,
     pub(crate) state: &'static str,
-    /// Whether others may hold beside it: it reads, or has permits. `None` in a queue, because the server does not tell.
+    /// Whether others may hold beside it, because it reads or has permits. `None` in a queue, because the server does not report
+    /// it.
     pub(crate) shared: Option<bool>,
     /// The number of semaphore permits that it has.
     pub(crate) permits: Option<u32>,
@@ -104,7 +105,7 @@ impl Lock {
         self.permits().unwrap_or_else(shared)
     }
 
-    /// For a semaphore: how many permits of how many are held; for a latch: how many counts are missing.
+    /// For a semaphore: how many of its permits are held. For a latch: how many counts are missing.
     pub(crate) fn permits(&self) -> Option<String> {
         let held = self.holders.iter().filter_map(|part| part.permits);
         let held = held.fold(0, u32::saturating_add);
@@ -127,7 +128,8 @@ impl Lock {
         }
     }
 
-    /// The parts that must differ to be worth printing: the remaining time always changes, and each renewal changes whose lease is longest.
+    /// The parts whose change is worth printing. The remaining time is left out because it always changes, and the holders are
+    /// sorted because each renewal changes whose lease is longest.
     pub(crate) fn gist(&self) -> impl PartialEq + use<> {
         let parts = |parts: &[Part]| -> Vec<_> {
             let gist = |part: &Part| (part.claim.clone(), part.state, part.permits);
@@ -161,13 +163,13 @@ impl Stored {
         }
     }
 
-    /// The best-known name of the one who did it.
+    /// The name by which people know the claim that stored it.
     fn known_as(&self) -> &str {
         let unlabelled = || self.owner.as_deref().unwrap_or(&self.claim);
         self.label.as_deref().unwrap_or_else(unlabelled)
     }
 
-    /// As a sentence.
+    /// Describes it in a few words.
     pub(crate) fn summary(&self) -> String {
         let slot = self.slot.as_deref().map(out::shown);
         let slot = slot.map_or_else(String::new, |slot| format!("slot {slot} "));
@@ -235,13 +237,13 @@ impl Part {
         self.shared == Some(true)
     }
 
-    /// The name by which people know it best.
+    /// The name by which people know this claim.
     pub(crate) fn known_as(&self) -> &str {
         let unlabelled = || self.owner.as_deref().unwrap_or(&self.claim);
         self.label.as_deref().unwrap_or_else(unlabelled)
     }
 
-    /// The same, with the note of its acquisition.
+    /// That name, with the note of its acquisition.
     pub(crate) fn described(&self) -> String {
         described(self.known_as(), self.note.as_deref())
     }
@@ -262,7 +264,7 @@ pub(crate) fn described(known_as: &str, note: Option<&str>) -> String {
     }
 }
 
-/// The words of the options of `run`.
+/// Returns the word that the options of `run` use.
 const fn mode(shared: bool) -> &'static str {
     if shared {
         Mode::Shared.as_str()

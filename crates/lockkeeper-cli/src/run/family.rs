@@ -1,5 +1,5 @@
-//! Process groups that the descendants of a program have made in the same session, as a nested run or a shell with job control does.
-//! Works on Linux, which shows all processes under `/proc`; elsewhere these groups are not known.
+//! Finds the process groups that descendants of a program have made in the same session. A nested run and a shell with job control
+//! make such groups. This works on Linux, which shows all processes under `/proc`; on other systems these groups are not found.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use nix::unistd::{getpgid, getpgrp, getsid};
 use rustix::process::{Pid, getpid};
 
-/// The largest number of processes to look at: a program that has more must not delay the kill of the others.
+/// The largest number of processes to look at. A program that has more must not delay the kill.
 const MOST: usize = 4096;
 
-/// The groups of this session that contain a descendant of this process, except this process's own group and `known`.
+/// Returns the groups of this session that contain a descendant of this process, except this process's own group and `known`.
 ///
-/// A group or a session that was made outside of this PID namespace, as `docker exec` and `kubectl exec` do, has the number
-/// 0 here. Such a session can be compared like any other. Such a group contains no process that this one has started.
+/// A group or session that was made outside of this PID namespace has the number 0 here; `docker exec` and `kubectl exec` make such
+/// ones. Such a session can be compared like any other. Such a group contains no process that this one has started, so it is left
+/// out.
 pub(crate) fn other_groups(known: Pid) -> Vec<Pid> {
     let (session, ours) = (getsid(None), own_group());
     let mut groups = Vec::new();
@@ -36,8 +37,8 @@ pub(crate) fn other_groups(known: Pid) -> Vec<Pid> {
     groups
 }
 
-/// Tells whether all members of a group are dead. A zombie keeps the number of its group in use, and a parent that is alive
-/// but outside of the group may never reap it.
+/// Finds out whether all members of a group are dead. That the group exists does not show that anything is alive: a zombie keeps
+/// the number of its group in use, and a living parent outside of the group may never reap it.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
     /// When to look again: each look reads all processes, and a machine may have many.
@@ -46,7 +47,7 @@ pub(crate) struct Census {
     dead: Vec<Pid>,
 }
 
-/// Looking takes at most one in this many parts of the time: with `--keep` it may go on for hours.
+/// Looking takes at most one part in this many of the time, because with `--keep` it may go on for hours.
 const SHARE: u32 = 50;
 
 /// The shortest and longest pause between two looks. Killed processes are given two seconds to end.
@@ -54,7 +55,8 @@ const SOONEST: Duration = Duration::from_millis(20);
 const LATEST: Duration = Duration::from_millis(500);
 
 impl Census {
-    /// Returns false also if the answer is not known, or if the last look was a moment ago.
+    /// Returns whether all members of the group are known to be dead. Returns false also if this is not known, or if the last look
+    /// was a moment ago.
     pub(crate) fn finds_only_dead(&mut self, group: Pid) -> bool {
         let begun = Instant::now();
         if self.dead.contains(&group) {
@@ -63,7 +65,7 @@ impl Census {
         if self.next.is_some_and(|next| begun < next) {
             return false;
         }
-        // Look twice: a member may end right before it is read, while its child was already passed over.
+        // Look twice: a member may end right before it is read, when the look has already passed its child in the list.
         let dead = all_dead(group) && all_dead(group);
         if dead {
             self.dead.push(group);
@@ -74,7 +76,7 @@ impl Census {
     }
 }
 
-/// Whether all members are dead; false where not all processes are visible.
+/// Whether all members of the group are dead; false if not all processes are visible.
 fn all_dead(group: Pid) -> bool {
     let (Ok(processes), true) = (fs::read_dir("/proc"), Path::new("/proc/1/stat").exists()) else {
         return false;
@@ -88,7 +90,7 @@ fn all_dead(group: Pid) -> bool {
         match stat.map(|stat| Member::read(&String::from_utf8_lossy(&stat))) {
             Ok(Some(member)) if member.group != group.as_raw_pid() => {}
             Ok(Some(member)) if member.dead => found = true,
-            // It has been reaped meanwhile.
+            // The process has been reaped meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
             _ => return false,
@@ -97,7 +99,8 @@ fn all_dead(group: Pid) -> bool {
     found
 }
 
-/// A process as described by `/proc/<id>/stat`. Parsed by hand: the crate procfs builds on Linux only, but this command also elsewhere.
+/// A process as described by `/proc/<id>/stat`. Parsed by hand, because the crate procfs builds on Linux only, and this command
+/// builds elsewhere too.
 #[derive(Debug, PartialEq, Eq)]
 struct Member {
     group: i32,
@@ -105,8 +108,8 @@ struct Member {
 }
 
 impl Member {
-    /// The name of a process is in parentheses, and may contain parentheses itself. If only the first thread is dead, the process
-    /// is still alive.
+    /// Reads the text of that file. The name of a process is in parentheses, and may contain parentheses itself. If only the first
+    /// thread is dead, the process is still alive.
     fn read(stat: &str) -> Option<Self> {
         let (_, behind) = stat.rsplit_once(')')?;
         let mut words = behind.split_whitespace();
@@ -125,12 +128,12 @@ pub(crate) fn own_group() -> Option<Pid> {
     number(getpgrp())
 }
 
-/// Does not use `rustix`, which regards 0 as impossible.
+/// Converts a number that `nix` has read; `None` for 0. `rustix` cannot read it, because it regards 0 as impossible.
 fn number(id: nix::unistd::Pid) -> Option<Pid> {
     Pid::from_raw(id.as_raw())
 }
 
-/// Each thread has children of its own.
+/// The children of all threads of a process, because each thread has children of its own.
 fn children(of: Pid) -> Vec<Pid> {
     let threads = fs::read_dir(format!("/proc/{of}/task"));
     let threads = threads.into_iter().flatten().flatten();

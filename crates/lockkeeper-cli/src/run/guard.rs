@@ -1,4 +1,4 @@
-//! The guard of a program: watches the program and its lock, and ends the program before another can hold the lock.
+//! The guard of a program. It watches the program and its lock, and ends the program before another can hold the lock.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::signals::Signals;
 use super::tie::Tie;
 use crate::exit::Failure;
 
-/// The longest time between two looks at the clocks, because timers stop while the machine is suspended.
+/// The longest time between two looks at the clocks. It is short because timers stop while the machine is suspended.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How often to look at a group whose leader has ended: if its members are not children of this process, nothing reports their
+/// How often to look at a group whose leader has ended. If its members are not children of this process, nothing reports their
 /// end.
 const COUNT: Duration = Duration::from_millis(5);
 
-/// How long killed processes may take to end: a process that the system does not release may never end.
+/// How long to wait for killed processes to end. A process that the system does not release may never end.
 const BURIAL: Duration = Duration::from_secs(2);
 
 /// How the program ended.
@@ -30,9 +30,9 @@ pub(crate) enum End {
     Ended(u8),
     /// By itself, with this exit code, after the lock was lost with `--on-lost ignore`.
     Unlocked(u8),
-    /// It was stopped because of its lock, and no process of it is left.
+    /// It was stopped because of its lock, and none of its processes is left.
     Stopped,
-    /// It was killed, but a process of it is still there.
+    /// It was killed, but one of its processes is still there.
     Immortal,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Returns when no process of the program's group is left.
+    /// Returns when no process of the program's group is left, or when killed processes do not end.
     pub(crate) async fn watch(mut self, mut job: Job) -> Result<End, Failure> {
         self.journal.tell(&Event::Started { pid: job.id() });
         let mut loss = Box::pin(self.tie.loss());
@@ -86,7 +86,7 @@ impl<'a> Guard<'a> {
         loop {
             self.attend(&mut job)?;
             if job.is_over() {
-                // Children of dead processes have become children of this process, so it finds them.
+                // Children of dead processes have become children of this process, so they are found now.
                 self.kill_family(&mut job);
                 if job.is_over() {
                     break;
@@ -151,8 +151,8 @@ impl<'a> Guard<'a> {
             }
             Change::Ended => {
                 if self.stage == Stage::Running && !self.keep {
-                    // No process may continue without the lock. They get the signal before the program is reaped, because until
-                    // then its group number cannot be reused.
+                    // The processes that it leaves behind may not continue without the lock. They get the signal before the
+                    // program is reaped, because until then the number of its group cannot be reused.
                     job.terminate();
                     let patience = self.plan.tidy(self.tie.left());
                     self.stage = Stage::Terminating(BootClock.now().after(patience));
@@ -164,7 +164,7 @@ impl<'a> Guard<'a> {
         Ok(())
     }
 
-    /// Does what is due now; returns how long nothing further is due.
+    /// Does what is due now, and returns for how long nothing further is due.
     fn decide(&mut self, job: &mut Job) -> Duration {
         let now = BootClock.now();
         let (left, lost) = (self.tie.left(), self.tie.lost());

@@ -1,4 +1,4 @@
-//! The program and its process group, from the start to the end of the last process.
+//! The program and its process group, from its start to the end of its last process.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
@@ -39,8 +39,8 @@ pub(crate) enum Change {
 }
 
 impl Job {
-    /// Starts `program` with `variables` in its environment; those that are `None` are removed from it. `watcher` kills its group
-    /// if this process cannot.
+    /// Starts `program` with `variables` in its environment. Those that are `None` are removed from it. `watcher` kills the
+    /// program's group if this process cannot.
     pub(crate) fn start(
         program: &[std::ffi::OsString],
         variables: &[(&str, Option<String>)],
@@ -48,7 +48,7 @@ impl Job {
     ) -> Result<Self, Failure> {
         watcher.stand_by()?;
         let failed = |error: std::io::Error| Failure::system("start a process", &error);
-        // Processes that the program leaves behind become children of this process, which so learns when they end.
+        // Processes that the program leaves behind become children of this process, which then learns when they end.
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(getpid()))
             .map_err(|error| failed(error.into()))?;
@@ -65,7 +65,8 @@ impl Job {
         let Some(group) = Pid::from_raw(child.id().cast_signed()) else {
             return Err(Failure::usage("a process without a number"));
         };
-        // The program may start only now that the watcher knows the group: if this process were killed earlier, nothing would end them.
+        // The program may start only after the watcher knows the group. If this process were killed before that, nothing would end
+        // the program.
         watcher.watch(group).inspect_err(|_| {
             let _ = kill_process_group(group, Signal::KILL);
         })?;
@@ -88,7 +89,7 @@ impl Job {
         self.child.id()
     }
 
-    /// The exit status of the program, once it is reaped.
+    /// The exit status of the program; `None` until it is reaped.
     pub(crate) const fn status(&self) -> Option<ExitStatus> {
         self.status
     }
@@ -129,12 +130,12 @@ impl Job {
         self.status.is_some() && is_gone(&self.group) && killed.iter().all(is_gone)
     }
 
-    /// Whether no process is left that a signal could end.
+    /// Dismisses the watcher. Call it when no process is left that a signal could end.
     pub(crate) fn close(self) {
         self.watcher.dismiss();
     }
 
-    /// Reaps dead children that this process has adopted, in whatever group they are: there may be thousands before the program
+    /// Reaps dead children that this process has adopted, whatever their group. Thousands of them may collect before the program
     /// ends.
     fn bury_adopted(&self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -149,8 +150,8 @@ impl Job {
         }
     }
 
-    /// Passes a signal on. A signal that asks to stop goes to the whole group, as from a keyboard; a signal whose meaning the program
-    /// defines goes to the program alone.
+    /// Passes a signal on. A signal that asks to stop goes to the whole group, as one from the keyboard does. A signal whose
+    /// meaning the program defines goes to the program only.
     pub(crate) fn pass_on(&self, signal: Signal) {
         if signal == Signal::USR1 || signal == Signal::USR2 {
             if self.status.is_none() {
@@ -171,8 +172,8 @@ impl Job {
         self.signal(Signal::KILL);
     }
 
-    /// Kills the other groups of its descendants that are found now. When a process dies, its children get another parent, so this
-    /// is repeated until none is left.
+    /// Kills the other groups of the program's descendants, as far as they are found now. When a process dies, its children get
+    /// another parent, so call this again until none is left.
     pub(crate) fn kill_family(&mut self) {
         for group in other_groups(self.group) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -182,19 +183,19 @@ impl Job {
         }
     }
 
-    /// A group that is gone needs no signal.
+    /// Sends a signal to the group. An error is ignored, because a group that is gone needs no signal.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// The program was stopped: stops this command too, so that the terminal goes back to the shell. Returns true after this command
-    /// was continued; the lease may have ended meanwhile. Without a terminal it does nothing.
+    /// Stops this command too, after the program was stopped, so that the terminal goes back to the shell. Returns true after this
+    /// command was continued; the lease may have ended meanwhile. Without a terminal, it does nothing and returns false.
     pub(crate) fn stop_along(&self) -> bool {
         let Some(terminal) = &self.terminal else {
             return false;
         };
         terminal.take_from(self.group);
-        // As the keyboard would do. If nothing could continue this command, the system does not stop it.
+        // The keyboard would send the same signal. If nothing could continue this command, the system does not stop it.
         kill_current_process_group(Signal::TSTP).is_ok()
     }
 

@@ -1,4 +1,4 @@
-//! The output of a run: messages that a person needs, and all events for a program, one JSON object per line.
+//! The output of a run: messages for a person, and all events for a program, one JSON object per line.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Write, sink, stderr};
@@ -137,7 +137,7 @@ impl Journal {
         }
     }
 
-    /// Prints a message for the person who started this.
+    /// Prints a message for the person that started the run.
     pub(crate) fn say(&self, message: &str) {
         if self.plain {
             self.scribe.write(Word::Sentence(message.to_owned()));
@@ -151,7 +151,7 @@ impl Journal {
         }
     }
 
-    /// Gives a slow reader a moment.
+    /// Closes the output. A slow reader gets at most this long to read the rest.
     pub(crate) fn close(self, limit: Duration) {
         self.scribe.close(limit);
     }

@@ -1,4 +1,4 @@
-//! `run`: a program under a lock.
+//! `run`: runs a program under a lock.
 
 mod family;
 mod guard;
@@ -39,21 +39,22 @@ use watcher::Watcher;
 pub(crate) use shim::{SHIM, become_program};
 pub(crate) use watcher::{WATCHER, watch_over};
 
-/// At the end: how long the server may take to learn that a waiter is gone or a lease is lost, and a reader to read the last events.
-/// Nobody depends on either.
+/// How long the end of a run may take to tell the server that a waiter is gone or a lease is lost, and to let a reader read the
+/// last events. Nothing depends on either.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// When a waiter in a queue is granted the lock, its first lease lasts one waiter ttl, counted from its last heartbeat, which may be a
-/// third of that ago. A waiter ttl of this many leads ensures that the program is not stopped before the first renewal.
+/// When a waiter in a queue is granted the lock, its first lease lasts one waiter ttl, counted from its last heartbeat, which may
+/// be a third of a waiter ttl ago. A waiter ttl of this many [leads](Plan::lead) ensures that the program is not stopped before the
+/// first renewal.
 const LEADS_PER_WAITER_TTL: u32 = 6;
 
-/// How many holders of a lock are named to a person.
+/// How many holders of a lock a message names.
 const MOST_NAMED: usize = 10;
 
 /// The default of the library, in which a year is the maximum.
 const LEAST_WAITER_TTL: Duration = Duration::from_secs(10);
 
-/// Acquires the lock, runs the program, releases the lock; returns the exit code.
+/// Acquires the lock, runs the program and releases the lock. Returns the exit code.
 pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8, Failure> {
     let wanted = Wanted::new(options)?;
     let plan = Plan::new(options)?;
@@ -63,8 +64,8 @@ pub(crate) async fn run(server: &Server, options: &Run, json: bool) -> Result<u8
     ended
 }
 
-/// Holds the lock once, or once for each slot that is due, until a program did not end by itself. A slot that fails does not stop the
-/// others; the exit code is that of the first one that failed.
+/// Holds the lock once, or once for each slot that is due. It stops after a program that did not end by itself, and after a signal
+/// that asks to stop. A slot that fails does not stop the others; the exit code is that of the first one that failed.
 async fn hold_each(
     server: &Server,
     options: &Run,
@@ -98,7 +99,7 @@ async fn hold_each(
     }
 }
 
-/// Holds the lock for one program. If the program ended for a slot, adds the slot to those that were tried.
+/// Holds the lock for one program. If the program has ended for a slot, adds the slot to `tried`.
 async fn hold(
     server: &Server,
     options: &Run,
@@ -174,7 +175,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Reports why nothing is run; returns the exit code.
+/// Reports why nothing is run, and returns the exit code.
 async fn give_up(
     refused: Refused,
     client: &Client,
@@ -193,7 +194,7 @@ async fn give_up(
 }
 
 fn tell_conflict(text: &str, options: &Run, journal: &Journal) -> u8 {
-    // A normal outcome must not make cron send a mail.
+    // With exit code 0 this is a normal outcome, and must not make cron send a mail.
     match options.conflict_exit_code {
         0 => journal.remark(text),
         _ => journal.say(text),
@@ -201,7 +202,7 @@ fn tell_conflict(text: &str, options: &Run, journal: &Journal) -> u8 {
     options.conflict_exit_code
 }
 
-/// The limit that the semaphore has now, if it differs from the requested one; 0 if there is nothing to report.
+/// The semaphore's present limit, if it differs from the requested one; 0 if there is nothing to report.
 #[derive(Debug, Default)]
 struct OtherLimit(AtomicU32);
 
@@ -226,7 +227,7 @@ impl OtherLimit {
     }
 }
 
-/// Waits for the locks, and reports that on a terminal.
+/// Acquires the locks. While it waits for them, it reports that on a terminal.
 async fn acquire(
     wanted: &Wanted,
     client: &Client,
@@ -251,10 +252,10 @@ async fn acquire(
             let turn = Turn::next(wanted, client, outage, tried).await;
             turn.map_err(Refused::Failed)?.map_err(Refused::NotDue)
         };
-        // A run that finds its slot done needs no lock, and delays no other run.
+        // Asked before the lock is acquired too, so that a run whose slot is done takes no lock and delays no other run.
         turn().await?;
         let held = wanted.acquire(client, outage.left()).await?;
-        // Dropped, and so released, if it is not needed.
+        // If the locks are not needed, `held` is dropped, which releases them.
         match wanted.outlived(&held.leases) {
             Some(failure) => Err(Refused::Failed(failure)),
             None => Ok((held, turn().await?)),
@@ -267,8 +268,8 @@ async fn acquire(
     }
 }
 
-/// Describes who holds the lock called `name`, one of the wanted ones; an error if the server cannot be reached, because then
-/// nobody knows.
+/// Describes who holds the lock called `name`, which is one of the wanted ones. Returns an error if the server cannot be reached,
+/// because then nobody knows.
 async fn conflict(
     client: &Client,
     name: &str,
@@ -292,7 +293,7 @@ async fn conflict(
                 false => "",
             },
         ),
-        // Holders that share a lock do not exclude another that would share it too.
+        // Holders that share a lock do not exclude a run that would share it too, so another waiter must be in front.
         (_, _, Some(Mode::Shared)) if all_share => (
             "is shared".to_owned(),
             ", and another waits in front to hold it alone",
@@ -312,7 +313,8 @@ async fn conflict(
     Ok(format!("{name:?} {held} by {by}{behind}"))
 }
 
-/// The environment variables that describe the locks, with one line per lock if there are several; `None`: the variable is removed.
+/// Returns the environment variables that describe the locks. If there are several locks, each has one line. `None`: the variable
+/// is removed.
 fn variables(
     leases: &[Lease],
     wanted: &Wanted,
@@ -351,7 +353,7 @@ fn variables(
     vec![
         ("LOCKKEEPER_NAME", Some(name)),
         ("LOCKKEEPER_KIND", Some(kind)),
-        // Variables of the outer run do not apply to this lock.
+        // Variables of an outer run do not apply to this lock, so they are replaced or removed.
         ("LOCKKEEPER_MODE", mode.map(str::to_owned)),
         ("LOCKKEEPER_PERMITS", permits.map(|it| it.to_string())),
         ("LOCKKEEPER_SLOT", slot.map(str::to_owned)),
@@ -372,7 +374,7 @@ async fn finish(
         Ok(End::Ended(code)) => code,
         Ok(End::Unlocked(code)) => return Ok(part(held, client, code).await),
         Ok(End::Stopped) => return Ok(part(held, client, LOST).await),
-        // Not dropped, because that would release the lock while something may still run.
+        // `held` is not dropped, because that would release the lock while something may still run.
         Ok(End::Immortal) => {
             forget(held);
             journal.say("the program cannot be killed; its lock is not released, and expires");
@@ -428,7 +430,7 @@ fn was_lost(error: &Error) -> bool {
     }
 }
 
-/// Releases a lock that is already lost.
+/// Releases the lock in the background and returns `code`. For a lock that is lost or about to be, or whose program did not start.
 async fn part(held: Held, client: &Client, code: u8) -> u8 {
     drop(held);
     farewell(client).await;
@@ -437,7 +439,7 @@ async fn part(held: Held, client: &Client, code: u8) -> u8 {
 
 /// Closes the client, which releases what is still held.
 async fn farewell(client: &Client) {
-    // If the server does not hear of it in this time, the leases expire.
+    // If the server does not answer within this time, the leases expire.
     let _ = tokio::time::timeout(FAREWELL, client.close()).await;
 }
 

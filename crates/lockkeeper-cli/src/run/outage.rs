@@ -1,4 +1,4 @@
-//! Waits through an outage of the server: the wait continues until its given end, and one line reports the outage.
+//! Waits through an outage of the server. The wait continues until its time limit, and one line reports the outage.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -14,13 +14,14 @@ use crate::server::Server;
 /// The pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// If the lease is long, how often a waiting run asks whether the server is there; otherwise as often as it would renew.
+/// How often a waiting run asks whether the server is there, if the lease is long. If it is short, the run asks as often as it
+/// would renew.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// One wait, from the start of the command.
 pub(crate) struct Outage<'a> {
     begun: Instant,
-    /// `None`: without limit. Then a run does not wait through an outage, because that could take for ever.
+    /// `None`: without limit. Such a run does not wait through an outage, because that could take for ever.
     wait: Option<Duration>,
     told: Cell<bool>,
     journal: &'a Journal,
@@ -36,7 +37,7 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// The rest of the wait.
+    /// The rest of the wait; `None`: without limit.
     pub(crate) fn left(&self) -> Option<Duration> {
         Some(self.wait?.saturating_sub(self.begun.elapsed()))
     }
@@ -72,7 +73,8 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// Asks from time to time whether the server is there. The waiter itself does not report outages: it asks until its time is over.
+    /// Asks from time to time whether the server is there, and reports if it is not. The waiter itself does not report outages: it
+    /// asks until its time is over.
     pub(crate) async fn watch(&self, client: &Client, name: &str, ttl: Duration) -> Infallible {
         while self.left().is_some_and(|left| !left.is_zero()) && !self.told.get() {
             tokio::time::sleep(LOOK.min(ttl / 3)).await;

@@ -1,21 +1,22 @@
-//! When to ask a program to stop and when to kill it, as a function of the time left to its lock. Pure.
+//! Decides when to ask a program to stop and when to kill it, from the time that is left to its lock. Pure.
 
 use std::time::Duration;
 
 use crate::args::{OnLost, Run};
 use crate::exit::Failure;
 
-/// How long before the end of a lease its program is asked to stop. Enough for most programs to save their files.
+/// The default grace: how long before the end of a lease its program is asked to stop. Enough for most programs to save their
+/// files.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// When the program is asked to stop, at most this part of the lease may be left: a renewal is sent after a third of the lease
-/// and takes a sixth at most, so there is time to repeat one before a program is stopped.
+/// The grace may be at most one part in this many of the lease. A renewal is sent after a third of the lease and takes at most a
+/// sixth, so there is time to repeat one before the program is stopped.
 const LEAST_PARTS: u32 = 3;
 
-/// A multiple of it, `super::LEADS_PER_WAITER_TTL`, must fit into a year.
+/// The longest grace. `super::LEADS_PER_WAITER_TTL` times this must fit into a year.
 const MOST_GRACE: Duration = Duration::from_secs(60 * 86_400);
 
-/// How long before the end of the lease the kill is sent at the latest. A kill takes effect within milliseconds; this allows for a
+/// The kill is sent at least this long before the end of the lease. A kill takes effect within milliseconds; this allows for a
 /// busy machine and many processes.
 const LEAST_RESERVE: Duration = Duration::from_millis(50);
 const MOST_RESERVE: Duration = Duration::from_millis(250);
@@ -82,7 +83,7 @@ impl Plan {
         self.grace.max(self.reserve)
     }
 
-    /// What to do with this much left to the lock, which may have been lost early.
+    /// Returns what to do while the lock has this much time left. With `lost`, the lock was lost before its time.
     pub(crate) fn step(&self, left: Duration, lost: bool) -> Step {
         match self.on_lost {
             OnLost::Ignore => Step::Leave,
@@ -98,7 +99,7 @@ impl Plan {
         }
     }
 
-    /// How long processes that a program left behind may take to stop, with this much left to the lock.
+    /// Returns how long processes that a program left behind may take to stop while the lock has this much time left.
     pub(crate) fn tidy(&self, left: Duration) -> Duration {
         left.min(self.grace).saturating_sub(self.reserve)
     }
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(plan.step(MS(5_000), false), Step::Terminate(MS(4_750)));
         assert_eq!(plan.step(MS(250), false), Step::Kill);
         assert_eq!(plan.step(MS(0), true), Step::Kill);
-        // Revoked early: the whole grace, but no more. Lost late: what is left.
+        // A lock that is revoked early leaves the whole grace, but no more. One that is lost late leaves the rest of the lease.
         assert_eq!(plan.step(MS(20_000), true), Step::Terminate(MS(4_750)));
         assert_eq!(plan.step(MS(1_000), true), Step::Terminate(MS(750)));
     }

@@ -1,5 +1,5 @@
-//! Writes on a thread of its own, so that a reader that does not read, a full disk or a stopped terminal delays neither renewals
-//! nor a kill.
+//! Writes the output on its own thread. So a reader that does not read, a full disk or a stopped terminal delays neither
+//! renewals nor a kill.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -11,14 +11,14 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::exit::say;
 
-/// How many messages may wait for a slow reader; further ones are dropped. A run writes about ten.
+/// How many messages may wait for a slow reader. Further messages are dropped. A run writes about ten.
 const PATIENCE: usize = 1024;
 
 /// Something to write.
 pub(crate) enum Word {
-    /// For a program.
+    /// A line for a program.
     Line(Vec<u8>),
-    /// For a person, on stderr.
+    /// A message for a person, on stderr.
     Sentence(String),
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Scribe {
 }
 
 impl Scribe {
-    /// Writes lines to `lines`.
+    /// Starts the thread, which writes lines to `lines` and sentences to stderr.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Scribe {
             let _alive = alive;
             for word in heard {
                 match word {
-                    // A reader that is gone is no reason to stop.
+                    // The error is ignored: a reader that is gone is no reason to stop.
                     Word::Line(line) => drop(lines.write_all(&line)),
                     Word::Sentence(sentence) => say(&sentence),
                 }
@@ -56,7 +56,7 @@ impl Scribe {
         Ok(Self { words, end })
     }
 
-    /// Does not wait for the reader.
+    /// Passes `word` to the thread, without waiting for the reader.
     pub(crate) fn write(&self, word: Word) {
         let _ = self.words.try_send(word);
     }
@@ -69,8 +69,8 @@ impl Scribe {
     }
 }
 
-/// A thread that is started inside this blocks all signals: they are for the thread that guards the program. It also means that
-/// writing to a terminal from the background does not stop the process.
+/// Calls `start`, and makes the thread that it starts block all signals, because they are for the thread that guards the
+/// program. It also means that writing to a terminal from the background does not stop the process.
 fn deaf<T>(start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let started = start();

@@ -1,6 +1,5 @@
-//! The step between this command and the program: a copy of this command that makes itself die with the first one, waits for its
-//! signal, and then becomes the program. So no unsafe code runs between fork and exec, and nothing of the program runs before
-//! everything is ready for it.
+//! The shim: a copy of this command that ties its life to that of the command, waits for the command's signal, and then becomes
+//! the program. So no unsafe code runs between fork and exec, and no part of the program runs before everything is ready for it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -36,7 +35,7 @@ pub(crate) fn command(program: &[OsString]) -> std::io::Result<Command> {
 
 /// Starts a shim. It becomes its program after [`release`], not before.
 pub(crate) fn start(shim: &mut Command) -> std::io::Result<Child> {
-    // It inherits that the signal is blocked, so a signal that comes before it listens stays pending.
+    // The shim inherits the blocked signal, so a signal that comes before the shim listens stays pending.
     let before = word().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let child = shim.spawn();
     let _ = before.thread_set_mask();
@@ -45,7 +44,7 @@ pub(crate) fn start(shim: &mut Command) -> std::io::Result<Child> {
 
 /// Lets a shim become its program.
 pub(crate) fn release(shim: Pid) {
-    // If it has already ended, that is noticed when it is reaped.
+    // The error is ignored: if the shim has already ended, that is noticed when it is reaped.
     let _ = kill_process(shim, rustix::process::Signal::CONT);
 }
 
@@ -101,7 +100,8 @@ fn die_with(parent: Pid) -> std::io::Result<()> {
     }
 }
 
-/// Waits for the signal. Where the end of the parent is not reported, the wait may never end; nothing of the program runs then.
+/// Waits for the signal. On systems that do not report the end of the parent, the wait may never end, and the program does not
+/// run.
 fn await_word() -> std::io::Result<()> {
     word().wait()?;
     // The program must be able to receive it again.

@@ -18,7 +18,7 @@ const PASSED_ON: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// Listens from its creation to its end; after that, these signals do nothing.
+/// Listens for signals from its creation to its end. After that, these signals do nothing.
 pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     children: unix::Signal,
@@ -74,7 +74,7 @@ impl Signals {
         signal
     }
 
-    /// Whether a signal came that asks to stop: then no further program is started, even if this one ends well.
+    /// Whether a signal came that asks to stop. If so, no further program is started, even if this one ends well.
     pub(crate) const fn stop(&self) -> bool {
         self.stop
     }

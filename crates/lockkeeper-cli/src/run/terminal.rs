@@ -1,4 +1,4 @@
-//! The terminal: which process may read from it, and which gets typed keys as signals.
+//! The terminal: which processes may read from it, and which get typed keys as signals.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -17,7 +17,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// `None` if there is none, or if this command could not take it back later.
+    /// Opens the terminal; `None` if there is none, or if this command could not take it back later.
     pub(crate) fn open() -> Option<Self> {
         let ours = own_group()?;
         let file = File::options()
@@ -28,12 +28,12 @@ impl Terminal {
         Some(Self { file, ours })
     }
 
-    /// Lets the processes of `group` read it.
+    /// Lets the processes of `group` read the terminal.
     pub(crate) fn give(&self, group: Pid) {
         self.set(group);
     }
 
-    /// Takes it back, unless a third process group has it meanwhile.
+    /// Takes the terminal back from `group`, unless a third process group has it meanwhile.
     pub(crate) fn take_from(&self, group: Pid) {
         if tcgetpgrp(self.file.as_fd()) == Ok(group) {
             self.set(self.ours);
@@ -45,7 +45,8 @@ impl Terminal {
         tcgetpgrp(self.file.as_fd()) == Ok(self.ours)
     }
 
-    /// The signal for this would stop a process in the background, unless it is blocked.
+    /// Sets which process group is in the foreground. If this process is in the background, it gets SIGTTOU for this, which
+    /// would stop it unless it is blocked.
     fn set(&self, group: Pid) {
         let mut deaf = SigSet::empty();
         deaf.add(Signal::SIGTTOU);

@@ -7,7 +7,7 @@ use futures_util::future::select_all;
 use lockkeeper::{End, Lease, LossReason};
 use lockkeeper_core::clock::{BootClock, Clock as _, Moment};
 
-/// The leases of a grant as one, by a clock that does not stop while the machine is suspended.
+/// The leases of a grant, treated as one, by a clock that continues while the machine is suspended.
 pub(crate) struct Tie {
     leases: Vec<Lease>,
     /// No other can hold before this moment, as long as the server keeps its data.
@@ -17,7 +17,7 @@ pub(crate) struct Tie {
 /// The loss of a lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Loss {
-    /// Which one, if there are several.
+    /// Which lock was lost, if there are several.
     name: Option<String>,
     reason: LossReason,
 }
@@ -41,8 +41,8 @@ impl Tie {
         tie
     }
 
-    /// How long until another can hold the lock. A lease that was lost early still lasts on the server for as long as it was last
-    /// known to. If it is shorter, for example because of a forced release, that was the will of the one who did it.
+    /// Returns how long it takes until another can hold the lock. A lease that was lost early still counts until its last known
+    /// end on the server. If it ends there sooner, for example by a forced release, that was intended.
     pub(crate) fn left(&mut self) -> Duration {
         let now = BootClock.now();
         if self.lost().is_none()
@@ -53,7 +53,7 @@ impl Tie {
         self.end.since(now)
     }
 
-    /// Which lock is lost and why, if any: the leases are parts of one grant.
+    /// Returns which lock is lost and why; `None` if none is. The leases are parts of one grant, so all of them end together.
     pub(crate) fn lost(&self) -> Option<Loss> {
         let several = self.leases.len() > 1;
         match self.leases.first()?.end()? {

@@ -23,8 +23,8 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The slot that is due now, after those that this run has tried. `None` if the program runs whenever it has the lock; an error if
-    /// no slot is due.
+    /// Returns the slot that is due now, after those that this run has tried; `None` if the program has no slots. The inner error
+    /// says why no slot is due.
     pub(crate) async fn next(
         wanted: &Wanted,
         client: &Client,
@@ -46,7 +46,7 @@ impl Turn {
         })
     }
 
-    /// The program has ended with this exit code: the release of the lock stores that.
+    /// Notes that the program has ended with this exit code, so that the release of the lock stores it.
     pub(crate) fn end(
         self,
         code: u8,
@@ -72,7 +72,7 @@ impl Turn {
     }
 }
 
-/// Reports why nothing is run for a slot; returns the exit code.
+/// Reports why nothing is run for a slot, and returns the exit code.
 pub(crate) fn not_due(due: Due, wanted: &Wanted, options: &Run, journal: &Journal) -> u8 {
     let name = &*wanted.names()[0];
     match due {
@@ -102,8 +102,8 @@ pub(crate) fn not_due(due: Due, wanted: &Wanted, options: &Run, journal: &Journa
     }
 }
 
-/// Whether the end of a program that held with this token is stored: the answer to the release may have been lost, and another run may
-/// have followed since.
+/// Whether the history has the end of the program that held with this token. It may have it although the release failed: the answer
+/// to the release may have been lost, and another run may have followed since.
 pub(crate) async fn is_stored(client: &Client, name: &str, fence: u64) -> bool {
     let history = History::read(client, name).await;
     history.is_ok_and(|it| it.entries().iter().any(|entry| entry.fence == fence))

@@ -1,4 +1,4 @@
-//! Tells a person who holds the lock that a run waits for.
+//! Reports which holders a run waits for.
 
 use lockkeeper::{Client, Holder, Owner};
 
@@ -10,7 +10,7 @@ use crate::{look, out};
 /// How much of a queue is searched for this run's place.
 const QUEUE: u32 = 1000;
 
-/// Reports for each name who holds it, since when and for how much longer, and this run's place in its queue.
+/// Reports for each name the holders, since when and for how much longer they hold, and this run's place in the queue.
 pub(crate) async fn tell(client: &Client, wanted: &Wanted, journal: &Journal) {
     for name in wanted.names() {
         // The user may lack the right to look. The wait is not affected.
@@ -20,7 +20,7 @@ pub(crate) async fn tell(client: &Client, wanted: &Wanted, journal: &Journal) {
         };
         let own = client.new_owner();
         let is_own = |it: &Holder| it.owner.is_some_and(|it| it.shares_client_with(own));
-        // With several locks, this run may hold some already.
+        // If there are several locks, this run may hold some already.
         if seen.holders.iter().any(is_own) {
             continue;
         }

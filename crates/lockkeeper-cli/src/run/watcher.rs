@@ -1,5 +1,5 @@
-//! Protection against a kill of the command: a second process, in a session of its own so that whatever ends the first one does not
-//! reach it. If the first one ends without notice, the watcher kills the group of the program.
+//! The watcher: a second process that protects against a kill of the command. It has its own session, so what ends the command does
+//! not reach it. If the command ends without notice, the watcher kills the group of the program.
 
 use std::io::{Read as _, Write as _, stdin, stdout};
 use std::process::{Child, Stdio};
@@ -12,15 +12,15 @@ use crate::exit::{Failure, SYSTEM};
 /// The only argument of a watcher.
 pub(crate) const WATCHER: &str = "@watch";
 
-/// The last line that a watcher receives, if it has nothing left to do.
+/// The last line that a watcher receives if nothing is left to do.
 const OVER: &str = "over";
 
-/// A watcher, as seen by the process that it watches. It notices the end of that process because a pipe is closed.
+/// A watcher, as seen by the process that it watches. The watcher notices the end of that process because a pipe is closed.
 #[derive(Debug)]
 pub(crate) struct Watcher(Child);
 
 impl Watcher {
-    /// Starts one. It learns of a group later, and kills nothing before that.
+    /// Starts a watcher. It learns which group to kill later, and kills nothing before that.
     pub(crate) fn start() -> Result<Self, Failure> {
         let command = shim::this();
         let mut command = command.map_err(|error| Failure::system("start a process", &error))?;
@@ -31,8 +31,8 @@ impl Watcher {
         Ok(Self(child))
     }
 
-    /// Waits until it has its own session: from then on, what ends this process does not end the watcher. This takes about as long
-    /// as starting a program.
+    /// Waits until the watcher has its own session. From then on, what ends this process does not end the watcher. This takes about
+    /// as long as starting a program.
     pub(crate) fn stand_by(&mut self) -> Result<(), Failure> {
         let mut word = [0];
         let heard = match &mut self.0.stdout {
@@ -42,15 +42,15 @@ impl Watcher {
         heard.map_err(|_| gone())
     }
 
-    /// From now on it kills `group` if this process ends.
+    /// Makes the watcher kill `group` if this process ends from now on.
     pub(crate) fn watch(&mut self, group: Pid) -> Result<(), Failure> {
         let told = self.tell(&group.as_raw_pid().to_string());
         told.map_err(|_| gone())
     }
 
-    /// Nothing is left to kill.
+    /// Ends the watcher, because nothing is left to kill.
     pub(crate) fn dismiss(mut self) {
-        // A watcher that is gone kills nothing.
+        // The error is ignored: a watcher that is gone kills nothing.
         let _ = self.tell(OVER);
         drop(self.0.stdin.take());
     }

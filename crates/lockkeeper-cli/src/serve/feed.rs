@@ -16,11 +16,11 @@ use crate::live::{Sample, Sampler, Wanted};
 /// How often there is a new sample: as often as people can read it.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the sampler continues after a scrape, so that it does not miss events between two scrapes, which Prometheus makes every
-/// 15 s to 60 s.
+/// How long the sampler continues after a scrape. Prometheus scrapes every 15 s to 60 s, and the sampler must not miss events
+/// between two scrapes.
 const LINGER: Duration = Duration::from_secs(75);
 
-/// The viewers, and what they are shown.
+/// The viewers, and the samples that they are shown.
 pub(super) struct Feed {
     /// The newest sample; `None`: there are no viewers.
     samples: watch::Sender<Option<Arc<Sample>>>,
@@ -38,7 +38,8 @@ struct Viewers {
 }
 
 impl Viewers {
-    /// The interests of all viewers together. If one name is open, its queue is read for each sample; if several are, they take turns.
+    /// Combines what all viewers are interested in. If one name is open, its queue is read for each sample. If several are, they
+    /// take turns.
     fn wanted(&self) -> Wanted {
         let newest_first = || self.there.values().rev();
         let opened = newest_first().filter_map(|it| it.opened.clone());
@@ -52,7 +53,7 @@ impl Viewers {
 }
 
 impl Feed {
-    /// A feed, and the sampler that [`run`](Self::run) needs.
+    /// Creates a feed, and the sampler that [`run`](Self::run) needs.
     pub(super) fn new(client: Client, pattern: &str) -> (Arc<Self>, Sampler) {
         let (sampler, wanted) = Sampler::new(client, pattern, INTERVAL);
         let feed = Self {
@@ -93,7 +94,7 @@ impl Feed {
         samples
     }
 
-    /// A current sample; `None`: none was made within this time.
+    /// Returns a current sample; `None` if none was made within this time.
     pub(super) async fn sample(&self, limit: Duration) -> Option<Arc<Sample>> {
         let mut samples = self.subscribe();
         let sample = samples.wait_for(Option::is_some);
@@ -101,7 +102,7 @@ impl Feed {
         sample.clone()
     }
 
-    /// The same for a scrape, after which the sampler continues for a while.
+    /// Returns a current sample to a scrape. The sampler then continues for a while.
     pub(super) async fn scrape(&self, limit: Duration) -> Option<Arc<Sample>> {
         self.scraped.send_replace(Some(Instant::now()));
         self.sample(limit).await
@@ -115,7 +116,7 @@ impl Feed {
             viewers.came
         };
         let mut samples = self.subscribe();
-        // The sample that exists already is new to this viewer.
+        // A sample that exists already is new to this viewer.
         samples.mark_changed();
         let viewer = Viewer {
             samples,
@@ -143,7 +144,8 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    /// The next thing to show, as JSON: always the newest sample, so that a slow viewer skips the ones in between. `None`: the end.
+    /// Waits for the next sample to show, and returns it as JSON. It is always the newest one, so a slow viewer skips those in
+    /// between. `None`: the end.
     pub(super) async fn next(&mut self) -> Option<serde_json::Result<String>> {
         let sample = loop {
             self.samples.changed().await.ok()?;

@@ -1,5 +1,6 @@
-//! **Pure**: the names by which this server may be addressed. A foreign web page could let its own name resolve to this server (*DNS
-//! rebinding*) and then read, in its visitor's browser, what is meant for this machine only. But its requests use its own name.
+//! **Pure**: the names by which this server may be addressed. A foreign web page could let its own name resolve to this server
+//! (*DNS rebinding*) and then read, in its visitor's browser, what is meant for this machine only. But its requests carry its own
+//! name, so they can be refused.
 
 use std::net::IpAddr;
 
@@ -11,7 +12,8 @@ use crate::exit::Failure;
 pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// These names, `localhost`, and all IP addresses: a foreign page cannot make an IP address lead here.
+    /// Accepts these names, `localhost` and all IP addresses. IP addresses are safe, because a foreign page cannot make one lead
+    /// here.
     pub(super) fn new(named: &[String]) -> Result<Self, Failure> {
         let mut names = vec!["localhost".to_owned()];
         for name in named {

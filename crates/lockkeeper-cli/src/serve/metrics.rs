@@ -1,5 +1,5 @@
-//! **Pure**: a sample for Prometheus, in the text format 0.0.4. Lock names are never labels, so ten thousand locks give as many lines as
-//! one.
+//! **Pure**: a sample for Prometheus, in the text format 0.0.4. Lock names are never labels, so the text has as many lines for ten
+//! thousand locks as for one.
 
 use std::fmt::{self, Write as _};
 
@@ -8,7 +8,7 @@ use crate::live::{Row, Sample};
 /// The content type of that text.
 pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The kinds, which are the only label, as the server names them. `free` means waited for but not held.
+/// The kinds, as the server names them. The kind is the only label. `free` means waited for but not held.
 const KINDS: [&str; 11] = [
     "mutex",
     "reentrant",
@@ -26,7 +26,7 @@ const KINDS: [&str; 11] = [
 /// The label for a kind that is not ours.
 const OTHER: &str = "other";
 
-/// The text; if the server does not answer, only that fact.
+/// Returns the text. If the server does not answer, the text has no present state.
 pub(super) fn text(sample: Option<&Sample>) -> String {
     let mut text = Text::default();
     let known = sample.filter(|sample| sample.unreachable.is_none());
@@ -51,7 +51,7 @@ fn written(outcome: fmt::Result) {
 }
 
 impl Text {
-    /// Events that were seen since this process started.
+    /// Adds the events that were seen since this process started.
     fn counts(&mut self, sample: &Sample) {
         let totals = &sample.totals;
         for (name, help, value) in [
@@ -89,7 +89,7 @@ impl Text {
         self.line("wait_seen_seconds_count", "", number(sample.waits.seen));
     }
 
-    /// The present state.
+    /// Adds the present state.
     fn state(&mut self, sample: &Sample) {
         self.by_kind(
             sample,
@@ -168,7 +168,7 @@ impl Text {
         self.line(name, "", value);
     }
 
-    /// One line per kind, with the combined values of its rows.
+    /// Adds one line per kind, with the combined values of its rows.
     fn by_kind(
         &mut self,
         sample: &Sample,
@@ -206,7 +206,7 @@ fn kind_of(row: &Row) -> &'static str {
     KINDS.into_iter().find(|it| *it == kind).unwrap_or(OTHER)
 }
 
-/// Claims in cooldown and those of a latch are not holders.
+/// Returns the number of holders. Claims in cooldown and those of a latch are not holders.
 fn holders(row: &Row) -> u64 {
     row.holders_seen_ms
         .iter()

@@ -26,7 +26,7 @@ use host::Hosts;
 use routes::Served;
 use token::Token;
 
-/// How long to wait at the end for answers that are under way. An open page is told of the end at once.
+/// How long to wait at the end for answers that are under way. Open pages are told at once.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Options of `serve`.
@@ -36,7 +36,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9090", value_parser = address)]
     listen: SocketAddr,
 
-    /// A further name by which browsers reach this server, for example through a proxy, beside localhost and IP addresses. May be given several times
+    /// Another name by which browsers reach this server, in addition to localhost and IP addresses, for example through a proxy.
+    /// May be given several times
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
@@ -84,7 +85,7 @@ pub(crate) async fn serve(
     let listening = listener.local_addr().map_err(cannot)?;
     let stopped = stopped()?;
     let client = server.connect(Client::builder()).await?;
-    // A pattern that is wrong or not allowed is reported now, not when the first page is opened.
+    // Reports a pattern that is wrong or not allowed now, and not only when the first page is opened.
     client.names(&options.pattern).next_page().await?;
     if !listening.ip().is_loopback() {
         let token = if token.is_some() {
@@ -106,7 +107,7 @@ pub(crate) async fn serve(
     let mut ended = over.clone();
     let served = Served::new(client.clone(), feed.clone(), hosts, token, over);
     let serving = axum::serve(listener, served.routes()).with_graceful_shutdown(async move {
-        // If the sender is gone, the process is ending too.
+        // The error is ignored: if the sender is gone, the process is ending too.
         let _ = ended.wait_for(|over| *over).await;
     });
     let mut serving = tokio::spawn(serving.into_future());

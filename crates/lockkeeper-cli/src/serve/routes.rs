@@ -1,4 +1,4 @@
-//! What this server answers, and to whom.
+//! The routes of this server, and which requests it accepts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,28 +26,28 @@ use crate::exit::{self, Failure};
 use crate::look;
 use crate::out::{harmless, shown};
 
-/// The page. Placeholders stand for the nonces that allow its script and its style.
+/// The page. Its placeholders are replaced by the nonce that allows its script and its style, and by whether it may revoke.
 const PAGE: &str = include_str!("page.html");
 
-/// The placeholder.
+/// The placeholder of the nonce.
 const NONCE: &str = "{{nonce}}";
 
-/// The largest number of open pages: each gets some 50 KB per second at most.
+/// The largest number of open pages. Each gets some 50 KB per second at most.
 const VIEWERS: usize = 64;
 
-/// How many requests about single locks may be sent at once for all viewers.
+/// How many requests about single locks may be under way at once, for all viewers together.
 const QUESTIONS: usize = 4;
 
-/// How long a single request waits for a sample. Prometheus waits for 10 s unless told otherwise.
+/// How long a single request waits for a sample: less than the 10 s that Prometheus waits by default.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// How often an idle connection gets a keep-alive; proxies cut a connection that is silent for a minute.
+/// How often an idle connection gets a keep-alive. Proxies cut a connection that is silent for a minute.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// How long a page waits before it reconnects.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What all answers need.
+/// What all handlers need.
 pub(super) struct Served {
     pub(super) client: Client,
     pub(super) feed: Arc<Feed>,
@@ -114,7 +114,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Why the locks' server did not do what was asked.
+/// Why the locks' server did not do what a request asked for.
 struct Refusal(Failure);
 
 impl axum::response::IntoResponse for Refusal {
@@ -128,8 +128,8 @@ impl axum::response::IntoResponse for Refusal {
     }
 }
 
-/// Admits requests that address this server by one of its own names, and adds headers to each answer that keep browsers from using it
-/// for anything else.
+/// Admits requests that address this server by one of its own names. Adds headers to each answer that keep browsers from using the
+/// answer for anything else.
 async fn guard(State(served): Known, request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let mut response = match (hosts.next(), hosts.next()) {
@@ -164,7 +164,7 @@ async fn guard(State(served): Known, request: Request, next: Next) -> Response {
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // The page has set a more permissive one.
+    // The page already has a more permissive policy.
     headers
         .entry(header::CONTENT_SECURITY_POLICY)
         .or_insert(HeaderValue::from_static("default-src 'none'"));
@@ -200,7 +200,7 @@ async fn page(State(served): Known) -> Response {
     (headers, page).into_response()
 }
 
-/// A sample per second, for as long as the page is open.
+/// Sends a sample per second, for as long as the page is open.
 async fn events(State(served): Known, Query(question): Query<Question>) -> Response {
     let Ok(place) = Arc::clone(&served.viewers).try_acquire_owned() else {
         let text = format!("{VIEWERS} pages are open already: close one");

@@ -8,20 +8,21 @@ use subtle::ConstantTimeEq as _;
 
 use crate::exit::Failure;
 
-/// Where to find the token if no file is named.
+/// The environment variable with the token, used if no file is named.
 const VARIABLE: &str = "LOCKKEEPER_SERVE_TOKEN";
 
 /// The shortest token: 16 hexadecimal digits have 64 bits, which nobody can guess over a network.
 const SHORTEST: usize = 16;
 
-/// Far longer than a token needs to be, and short enough for a header.
+/// The longest token: far longer than one needs to be, and short enough for a header.
 const LONGEST: usize = 1024;
 
 /// The token that a request must show to revoke.
 pub(super) struct Token(String);
 
 impl Token {
-    /// Reads it from this file, or else from the environment, but not from the command line, which anybody on the machine can read.
+    /// Reads the token from this file or, without a file, from the environment. It is never on the command line, which anybody on
+    /// the machine can read.
     pub(super) fn read(file: Option<&Path>) -> Result<Self, Failure> {
         let (text, place) = match file {
             Some(file) => {
@@ -52,7 +53,7 @@ impl Token {
         (fits && travels).then(|| Self(text.to_owned()))
     }
 
-    /// Whether a request shows it. The time this takes reveals nothing about the token except its length.
+    /// Whether a request shows the token. The time that this takes reveals nothing about the token except its length.
     pub(super) fn is_shown(&self, headers: &HeaderMap) -> bool {
         let shown = headers
             .get(header::AUTHORIZATION)

@@ -1,4 +1,4 @@
-//! **Pure**: the part of a sample that a viewer is shown.
+//! **Pure**: selects the part of a sample that a viewer is shown.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::live::{Load, Order, Rates, Row, Sample, Totals, Waits, has};
 use crate::look::Part;
 use crate::out::harmless;
 
-/// The largest number of locks that are shown: nobody reads more, and each sample sends them all again.
+/// The largest number of locks that are shown. Nobody reads more, and each sample sends all of them again.
 const MOST: usize = 200;
 
 /// What the viewer asks for.
@@ -16,14 +16,14 @@ pub(super) struct Question {
     /// Only locks with this text in name, kind or holders.
     filter: String,
     sort: Order,
-    /// This lock in full, with its queue.
+    /// The lock to show in full, with its queue.
     pub(super) open: Option<String>,
 }
 
 /// What is shown.
 #[derive(Debug, Serialize)]
 pub(super) struct View<'a> {
-    /// The number of all locks and of the matching ones; `locks` contains the first of these.
+    /// The number of all locks, and of the matching ones. `locks` contains the first matching ones.
     names: usize,
     matching: usize,
     locks: Vec<Line<'a>>,

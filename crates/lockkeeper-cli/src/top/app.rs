@@ -16,10 +16,10 @@ pub(super) struct App {
     pub(super) sample: Sample,
     /// When the sample came.
     pub(super) sampled: Instant,
-    /// Since when a request has failed.
+    /// Since when requests have failed; `None` if the last sample had no failure.
     pub(super) silent: Option<Instant>,
     pub(super) filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub(super) typing: bool,
     pub(super) order: Order,
     /// The locks of the sample that are shown, in order.
@@ -49,7 +49,7 @@ pub(super) struct Question {
     pub(super) name: String,
     /// The holders, as people know them.
     pub(super) holders: Vec<String>,
-    /// Their claims: the answer counts for these only.
+    /// Their claims. A "yes" counts only if the lock still has exactly these holders.
     claims: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl App {
         }
     }
 
-    /// Takes a new sample. The cursor stays with its name, except at the top, where it stays with whatever comes first.
+    /// Takes a new sample. The cursor stays with its name, except at the top, where it stays on the first line.
     pub(super) fn sampled(&mut self, sample: Sample, now: Instant) {
         let followed = self.followed();
         self.silent = match &sample.unreachable {
@@ -107,7 +107,7 @@ impl App {
         });
     }
 
-    /// What the next sample should be most up to date about.
+    /// Returns what the next sample should be most up to date about.
     pub(super) fn wanted(&self) -> Wanted {
         let seen = self.shown.iter().skip(self.first).take(self.page);
         let seen = seen.filter_map(|index| self.sample.locks.get(*index));
@@ -127,13 +127,13 @@ impl App {
         self.sample.locks.get(*index)
     }
 
-    /// The name under the cursor.
+    /// The name that the cursor follows: the one under it, unless the cursor is at the top.
     fn followed(&self) -> Option<String> {
         let row = self.under_cursor().filter(|_| self.cursor > 0);
         row.map(|row| row.lock.name.clone())
     }
 
-    /// Filters and sorts; the cursor goes to `name` if it is there, and otherwise stays in its place.
+    /// Filters and sorts the locks. The cursor goes to `name` if it is there, and otherwise keeps its position.
     fn arrange(&mut self, name: Option<&str>) {
         let locks = &self.sample.locks;
         let is_shown = |index: &usize| has(&locks[*index], &self.filter);
@@ -165,7 +165,7 @@ impl App {
         self.first = self.first.max((self.cursor + 1).saturating_sub(page));
     }
 
-    /// Does what a key is for.
+    /// Handles a key.
     pub(super) fn update(&mut self, key: KeyEvent) -> Action {
         self.told = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {

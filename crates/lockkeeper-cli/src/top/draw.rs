@@ -13,13 +13,14 @@ use crate::live::Row;
 use crate::look::{Lock, Part, QUEUE};
 use crate::out::shown;
 
-/// How late a sample may be before the screen reports it: within that time, the sampler itself reports a server that does not answer.
+/// How late a sample may be before the screen reports it. If the server does not answer, the sampler itself reports that within
+/// this time.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A column of the list.
 struct Column {
     heading: &'static str,
-    /// `None`: half of the width that the others leave.
+    /// `None`: an equal share of the width that the other columns leave.
     width: Option<u16>,
     /// How wide the screen must be for this column.
     from: u16,
@@ -33,7 +34,7 @@ const fn column(heading: &'static str, width: Option<u16>, from: u16) -> Column 
     }
 }
 
-/// In the order of [`cells`].
+/// The columns of the list, in the order of [`cells`].
 const COLUMNS: [Column; 7] = [
     column("NAME", None, 0),
     column("KIND", Some(9), 64),
@@ -144,7 +145,7 @@ impl App {
         }
     }
 
-    /// The load on the server, or why there is none now.
+    /// The load on the server, or that the server does not answer.
     fn load(&self, now: Instant) -> Line<'_> {
         let load = &self.sample.load;
         let alert = Style::new().fg(Color::Red).bold();
@@ -268,7 +269,7 @@ impl App {
     }
 }
 
-/// The columns that fit on a screen of this width, by their index in [`COLUMNS`], with their widths.
+/// Returns the columns that fit on a screen of this width: the index of each in [`COLUMNS`], and its width.
 fn columns(width: u16) -> Vec<(usize, u16)> {
     let there = COLUMNS.iter().enumerate();
     let there: Vec<_> = there.filter(|(_, it)| it.from <= width).collect();
@@ -413,7 +414,7 @@ fn line(widths: &[u16; 6], cells: [&str; 6]) -> Line<'static> {
     Line::raw(text.trim_end().to_owned())
 }
 
-/// As much of a text as fits into a column, with a mark if it is cut.
+/// Returns as much of a text as fits into a column, with a mark if it is cut.
 fn cut(text: &str, width: u16) -> String {
     let width = usize::from(width);
     if Span::raw(text).width() <= width {
@@ -427,7 +428,7 @@ fn cut(text: &str, width: u16) -> String {
     }
 }
 
-/// A time in six columns: its two largest units.
+/// Formats a time in at most six columns, by its two largest units.
 fn short(millis: u64) -> String {
     let seconds = millis / 1000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -445,7 +446,7 @@ fn time(time: Duration) -> String {
     short(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Describes the revocation in full: the name is not cut.
+/// Describes the revocation in full. The name is not cut.
 fn asked(question: &Question) -> String {
     let name = shown(&question.name);
     let who = match &question.holders[..] {
@@ -465,7 +466,8 @@ fn popup(frame: &mut Frame<'_>, title: &str, text: String) {
     let lines = text.lines().map(|line| Span::raw(line).width());
     let widest = lines.clone().max().unwrap_or(0).clamp(1, 66);
     let inner = widest.min(usize::from(all.width.saturating_sub(2))).max(1);
-    // Wrapping at words needs more lines than wrapping at letters; the rest is cut.
+    // Wrapping at words needs more lines than wrapping at letters, so this allows for some more. If they do not suffice, the rest
+    // is cut.
     let height = lines
         .map(|line| 1 + line / inner + line / 40)
         .sum::<usize>()

@@ -24,7 +24,7 @@ use crate::server::Server;
 use app::{Action, App};
 use screen::{Screen, Signals};
 
-/// The interval must be long enough to read the screen, and short enough for it to be live.
+/// The intervals that are allowed: long enough to read the screen, and short enough for a live screen.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3600);
 
@@ -50,7 +50,7 @@ pub(crate) async fn top(
     }
     let client = server.connect(Client::builder()).await?;
     let (mut sampler, wanted) = Sampler::new(client.clone(), pattern, interval);
-    // The first page is read before the screen is taken, so that a bad pattern is reported in the normal terminal.
+    // The first sample is taken before the screen, so that a bad pattern is reported in the normal terminal.
     let first = sampler.next().await?;
     let mut app = App::new(pattern, interval);
     app.sampled(first, Instant::now());
@@ -80,7 +80,7 @@ async fn follow(
         (name, told)
     };
     let mut revocations = FuturesUnordered::new();
-    // Displayed times continue between two samples.
+    // Redraws every second, because displayed times continue between two samples.
     let mut clock = tokio::time::interval(Duration::from_secs(1));
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -16,7 +16,7 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init().map_err(|error| {
-            // It may have been taken only partly.
+            // The terminal may have been taken only partly.
             ratatui::restore();
             Failure::system("take the terminal", &error)
         })?;
@@ -33,13 +33,13 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that has hung up needs neither.
+        // Errors are ignored: a terminal that has hung up needs neither.
         let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
 
-/// The signals that end a program: this one restores the terminal first, then ends.
+/// The signals that end a program. This one restores the terminal before it ends.
 pub(super) struct Signals(Vec<(u8, unix::Signal)>);
 
 impl Signals {

@@ -199,7 +199,7 @@ fn an_outage_is_told_and_what_was_known_stays() {
     app.sampled(sample(vec![row("beta", "db3:9", 0)]), Instant::now());
     let lines = screen(&mut app, 80, 24);
     assert!(lines[3].starts_with("0 requests and 0 pages"), "{lines:#?}");
-    // A sampler that is itself held up reports nothing.
+    // A sampler that is held up itself reports nothing.
     app.sampled = Instant::now() - Duration::from_secs(20);
     assert!(screen(&mut app, 80, 24)[3].starts_with("no answer for 20s"));
 }
@@ -244,13 +244,13 @@ fn a_key_sorts_and_the_cursor_stays_with_its_name_when_a_sample_comes() {
     );
     assert_eq!(names(&mut app), ["a", "b", "beta"]);
     assert_eq!(opened(&mut app), "beta");
-    // Its name is gone: the cursor stays at its place, on the last line.
+    // The name under the cursor is gone, so the cursor keeps its position, which is now the last line.
     app.sampled(
         sample(vec![row("a", "x", 3), row("b", "x", 3)]),
         Instant::now(),
     );
     assert_eq!(opened(&mut app), "b");
-    // At the top it stays there, whatever comes first.
+    // At the top, the cursor stays there, whatever comes first.
     press(&mut app, "k");
     app.sampled(
         sample(vec![row("0", "x", 3), row("a", "x", 3)]),

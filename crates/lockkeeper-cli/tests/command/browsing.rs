@@ -1,4 +1,5 @@
-//! The page in Chromium, driven by its WebDriver. `cargo xtask prove` runs this: to install a browser takes a minute.
+//! The page in Chromium, driven through WebDriver. Only `cargo xtask prove` runs this, because installing a browser takes a
+//! minute.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -15,14 +16,14 @@ use tokio::time::timeout;
 use crate::support::{LIMIT, until};
 use crate::visiting::{Serving, TOKEN, request};
 
-/// By which key WebDriver knows elements.
+/// The key under which WebDriver returns elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Reads the lines of the list: name, kind, holder, waiting.
+/// A script that reads the lines of the list: name, kind, holder, waiting.
 const ROWS: &str = "return [...document.querySelectorAll('#locks tbody tr')].map(
     (line) => [0, 1, 2, 5].map((place) => line.children[place].innerText.trim()))";
 
-/// A browser that shows no window.
+/// A browser without a window.
 struct Browser {
     driver: SocketAddr,
     session: String,
@@ -32,7 +33,7 @@ struct Browser {
 impl Browser {
     async fn start() -> Result<Self> {
         let mut command = Command::new("chromedriver");
-        // With a group of its own, to which the browser belongs.
+        // It gets its own process group, to which the browser will belong.
         command.arg("--port=0").process_group(0);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.context("install chromium and chromium-driver to run this")?;
@@ -50,7 +51,7 @@ impl Browser {
             child,
         };
         let mut arguments = vec!["--headless=new", "--disable-gpu", "--disable-dev-shm-usage"];
-        // Its sandbox is not for root.
+        // Chromium's sandbox does not work for root.
         if geteuid().is_root() {
             arguments.push("--no-sandbox");
         }
@@ -87,13 +88,13 @@ impl Browser {
             .map(drop)
     }
 
-    /// What a script returns that runs in the page.
+    /// Runs a script in the page, and returns what the script returns.
     async fn runs(&self, script: &str) -> Result<Value> {
         let call = json!({ "script": script, "args": [] });
         self.call("POST", "/execute/sync", &call).await
     }
 
-    /// The element that a selector finds, as the path of what is done to it.
+    /// Finds an element, and returns the path for requests about it.
     async fn element(&self, selector: &str) -> Result<String> {
         let call = json!({ "using": "css selector", "value": selector });
         let found = self.call("POST", "/element", &call).await?;
@@ -118,7 +119,7 @@ impl Browser {
             .map(drop)
     }
 
-    /// Waits until the list has just these lines.
+    /// Waits until the list has exactly these lines.
     async fn lists(&self, expected: Value) -> Result<()> {
         let mut seen = Value::Null;
         let listed = until("the list", async || {
@@ -169,7 +170,7 @@ async fn the_page_follows_what_is_held_and_shows_foreign_text_as_text() -> Resul
         .await?;
     browser.shows("status", "live").await?;
     browser.shows("none", "Nothing is held").await?;
-    // This would not outlive a reload.
+    // A reload of the page would lose this mark.
     browser.runs("window.mark = 1").await?;
 
     let settings = Client::builder().label("db7:99 <img src=x onerror=hit=1>");
@@ -258,7 +259,7 @@ async fn the_page_follows_what_is_held_and_shows_foreign_text_as_text() -> Resul
         browser.runs("return window.mark").await? == 1,
         "it was loaded again"
     );
-    // What the policy has kept away would be told here. The refused revoke is the only failure.
+    // The browser logs here what the page's policy has blocked. The refused revoke is the only failure.
     let log = browser
         .call("POST", "/se/log", &json!({ "type": "browser" }))
         .await?;

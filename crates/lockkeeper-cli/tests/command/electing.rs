@@ -1,4 +1,4 @@
-//! Runs of which one leads and the others stand by, and who looks for the leader.
+//! Runs of which one leads and the others stand by, and the subcommand that shows the leader.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn server_of(server: &Server, label: &str) -> Result<Run> {
     )
 }
 
-/// Waits until as many stand by.
+/// Waits until this many runs stand by.
 async fn standing_by(server: &Server, number: u64) -> Result<()> {
     let client = lockkeeper::connect(&server.url()).await?;
     until("they stand by", async || {
@@ -34,7 +34,7 @@ async fn standing_by(server: &Server, number: u64) -> Result<()> {
     .await
 }
 
-/// `lockkeeper leader api --watch --json` under way.
+/// A running `lockkeeper leader api --watch --json`.
 struct Watch {
     _child: Child,
     out: Lines<BufReader<ChildStdout>>,
@@ -51,7 +51,7 @@ impl Watch {
         })
     }
 
-    /// The next leader that is known by anything, or that there is none.
+    /// Waits for the next leader that has a value, or for the news that nobody leads.
     async fn next(&mut self) -> Result<Value> {
         loop {
             let line = timeout(LIMIT, self.out.next_line()).await??;
@@ -92,7 +92,7 @@ async fn one_of_a_fleet_runs_and_the_next_takes_over_when_it_ends_or_dies() -> R
     second.signal(Signal::KILL)?;
     third.event("started").await?;
     let mut seen = watch.next().await?;
-    // It may be seen that nobody leads for a moment.
+    // The stream may also show the moment in which nobody leads.
     if seen["term"].is_null() {
         seen = watch.next().await?;
     }
@@ -104,7 +104,7 @@ async fn one_of_a_fleet_runs_and_the_next_takes_over_when_it_ends_or_dies() -> R
     Ok(())
 }
 
-/// The line by which systemd starts the unit of the examples, with another program.
+/// Runs the line with which systemd starts the unit in the examples, with another program.
 #[tokio::test]
 async fn the_unit_of_the_examples_starts_a_leader() -> Result<()> {
     let unit = include_str!("../../../../examples/election.service");
@@ -123,7 +123,7 @@ async fn the_unit_of_the_examples_starts_a_leader() -> Result<()> {
     let mut run = Run::start(&server, &[&words[2..], &["--", "sleep", "1000"]].concat())?;
     run.event("started").await?;
     ensure!(watch.next().await?["value"] == "db1:8080");
-    // What systemd sends first.
+    // systemd sends this signal first.
     run.signal(Signal::TERM)?;
     ensure!(run.code().await? == 128 + 15);
     ensure!(watch.next().await?["term"].is_null());

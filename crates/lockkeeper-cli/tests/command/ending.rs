@@ -1,4 +1,4 @@
-//! How a run ends: exit codes, conflicts, what the program gets and leaves behind.
+//! How a run ends: exit codes, conflicts, and what the program gets and leaves behind.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn the_exit_code_is_the_programs_own() -> Result<()> {
         let said = said(&server.url(), &words).await?;
         ensure!(said.code == Some(code), "{program:?}: {said:?}");
     }
-    // Each of them has let the lock go.
+    // Each of these runs has released the lock.
     let held = server.command(&["EXISTS", "lockkeeper:name"]).await?;
     ensure!(held.into_integer()? == 0);
     Ok(())
@@ -70,7 +70,7 @@ async fn the_exit_code_is_the_programs_own() -> Result<()> {
 
 #[tokio::test]
 async fn a_server_out_of_reach_is_69_and_nothing_is_started() -> Result<()> {
-    // Nobody listens on the first port.
+    // Nothing listens on port 1.
     let words = ["run", "--lock", "name", "--", "echo", "ran"];
     let said = said("redis://:secret@127.0.0.1:1", &words).await?;
     ensure!(said.code == Some(69) && said.out.is_empty(), "{said:?}");
@@ -171,7 +171,7 @@ async fn whom_the_program_leaves_behind_is_buried_while_it_runs() -> Result<()> 
 #[cfg(target_os = "linux")]
 async fn the_dead_that_a_process_outside_does_not_bury_keep_no_lock() -> Result<()> {
     let server = Server::start().await?;
-    // Out of the group and its session, with a child that stays in it.
+    // A process that leaves the group and its session, and has a child that stays in the group.
     let outside = "sh -c 'echo $$; : & exec setsid sleep 600 >/dev/null' &";
     let script = format!("{outside} read -r _; exit 7");
     let words = [
@@ -198,7 +198,7 @@ async fn the_dead_that_a_process_outside_does_not_bury_keep_no_lock() -> Result<
     Ok(())
 }
 
-/// Needs root, to be a user who may not kill another one.
+/// Needs root, because the program changes to another user, whom the command may not kill.
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_lock_is_not_let_go_under_whom_the_command_may_not_kill() -> Result<()> {
@@ -257,7 +257,7 @@ async fn a_kept_lock_is_held_for_as_long_as_anybody_of_the_group_lives() -> Resu
     run.event("exited").await?;
     let lock = Mutex::new(&client, "name");
     ensure!(lock.try_acquire().await?.is_none(), "it was let go");
-    // The one that was left behind reads the end of the pipe.
+    // The process that was left behind reads the end of the pipe, and ends.
     let writer =
         tokio::task::spawn_blocking(move || std::fs::File::options().write(true).open(pipe));
     drop(writer.await??);

@@ -1,4 +1,4 @@
-//! What cannot work is said so, with the exit code 64, and nothing is started.
+//! A command line that cannot work is rejected with the exit code 64, and nothing is started.
 
 use anyhow::{Result, ensure};
 use lockkeeper::FairLock;
@@ -6,7 +6,7 @@ use lockkeeper_testkit::server::Server;
 
 use crate::support::{command, said};
 
-/// Longer than a label may be.
+/// A label that is too long.
 const LONG: &str = match str::from_utf8(&[b'x'; 300]) {
     Ok(text) => text,
     Err(_) => "",
@@ -144,13 +144,13 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
             &["run", "--lock", "x", "--url", "redis://:pss/word@host"],
             "cannot be read",
         ),
-        // Where no URL belongs.
+        // A URL where none belongs.
         (&["redis://:pssword@host", "ls"], "unrecognized subcommand"),
         (
             &["run", "--lock", "x", "--wait=redis://:pss:w@rd@host"],
             "invalid value",
         ),
-        // Nor one without a scheme.
+        // And one without a scheme.
         (
             &["run", "--lock", "x", "--wait=:pssword@host"],
             "30s or 10m",
@@ -197,7 +197,7 @@ async fn who_named_no_server_or_wrote_a_shell_command_is_told_what_to_write() ->
     let mut unnamed = command("", &["inspect", "name"]);
     let unnamed = unnamed.env_remove("LOCKKEEPER_URL").output().await?;
     let err = String::from_utf8(unnamed.stderr)?;
-    // Some machines have a server where one is looked for.
+    // Some machines have a server at the default address.
     let found = unnamed.status.success();
     ensure!(
         found || err.contains("; choose another server with --url"),
@@ -231,7 +231,7 @@ async fn the_url_comes_from_a_file_too() -> Result<()> {
     let good = said("redis://127.0.0.1:1", &words).await?;
     ensure!(good.code == Some(0), "{good:?}");
 
-    // What is said on the spot goes before.
+    // The command line overrides the environment.
     let other = ["run", "--url", &url, "--lock", "x", "--", "true"];
     let mut command = command("redis://127.0.0.1:1", &other);
     let said_so = command.env("LOCKKEEPER_URL_FILE", "/no/such/file").status();

@@ -1,4 +1,4 @@
-//! A run inside a run, by the environment of the outer one; and what has outlived that.
+//! A run inside a run, which it recognizes by its environment, and programs that outlive the outer run.
 
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, ReentrantLock};
@@ -30,9 +30,9 @@ async fn a_run_inside_a_run_gets_in_again_with_the_same_token() -> Result<()> {
     Ok(())
 }
 
-/// The environment of a program whose run has ended.
+/// Returns the environment of a program whose run has ended.
 async fn stale_environment(server: &Server, locks: &[&str]) -> Result<Vec<(String, String)>> {
-    // Names and tokens have a line for each of several locks.
+    // The variables end with NUL bytes, because with several locks names and tokens have one line for each.
     let job = [
         "--reenter",
         "--",
@@ -90,14 +90,14 @@ async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
             ensure!(said.err.contains("no longer holds it"), "{said:?}");
             anyhow::Ok(())
         };
-        // Nobody holds.
+        // Nobody holds the lock.
         refused().await?;
-        // Somebody else does: nobody waits in vain.
+        // Another owner holds it: the run does not wait in vain.
         let lock = ReentrantLock::new(&client, "name");
         let guard = lock.acquire().owner(&client.new_owner()).await?;
         refused().await?;
         guard.release().await?;
-        // Its own owner does, by another hold: two of a dead run do not run side by side.
+        // The run's owner holds it, but by another hold: two programs of a dead run must not run side by side.
         let owner = stale.iter().find(|(name, _)| name == "LOCKKEEPER_OWNER");
         let owner = owner.map(|(_, owner)| owner.parse()).transpose()?;
         let guard = lock
@@ -110,7 +110,7 @@ async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
             .command(&["EXISTS", "lockkeeper:name", "lockkeeper:other"])
             .await?;
         ensure!(left.into_integer()? == 0, "something is held");
-        // It begins anew when it says so.
+        // Without LOCKKEEPER_OWNER, it starts as an independent run.
         let anew = stale
             .into_iter()
             .filter(|(name, _)| name != "LOCKKEEPER_OWNER");

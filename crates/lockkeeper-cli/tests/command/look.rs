@@ -1,4 +1,4 @@
-//! Who looks at locks from outside.
+//! The subcommands that look at locks from outside.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ async fn inspect_shows_the_holder_and_the_queue_in_order() -> Result<()> {
     let mut run = Run::start(&server, &words)?;
     let granted = run.event("granted").await?;
     let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
-    // Who has never held has not introduced itself.
+    // A client sends its label with its first grant, so it must hold something once.
     let _known = Mutex::new(&client, "other").acquire().await?;
     let lock = FairLock::new(&client, "printer");
     let owners = [client.new_owner(), client.new_owner()];
@@ -262,7 +262,7 @@ async fn who_shares_a_lock_is_listed_and_shown_to_share_it() -> Result<()> {
     let text = said(&server.url(), &["inspect", "stock"]).await?.out;
     ensure!(text.matches("   exclusive   ").count() == 1, "{text}");
 
-    // By their token all who share it lose it.
+    // All holders that share this token lose the lock.
     let token = reading.0.fencing_token().to_string();
     let words = ["release", "prices", "--force", "--fence", &token];
     let taken = said(&server.url(), &words).await?;
@@ -297,7 +297,7 @@ async fn ten_thousand_locks_are_listed_without_blocking_the_server() -> Result<(
         let (url, words) = (server.url(), ["ls", "lock:*", "--json"]);
         async move { said(&url, &words).await }
     });
-    // Somebody else works on meanwhile: enough to see it, and not a race for the server until the end.
+    // Another client works meanwhile. Its requests are limited, so that it does not compete for the server until the end.
     let mut slowest = Duration::ZERO;
     let mut rounds = 0;
     while !listing.is_finished() && rounds < 1_000 {
@@ -315,12 +315,12 @@ async fn ten_thousand_locks_are_listed_without_blocking_the_server() -> Result<(
         "{LOCKS} locks in {took:?}, one in {:?}; another client meanwhile: {rounds} looks, the slowest {slowest:?}",
         one.elapsed()
     );
-    // How long a command takes is up to the machine; how much it does is not.
+    // The time that a command takes depends on the machine, but the number of requests does not.
     let slow = server.command(&["SLOWLOG", "LEN"]).await?.into_integer()?;
     println!("{slow} commands took more than 10 ms");
     ensure!(rounds > 100, "nobody else was served: {rounds}");
     ensure!(server.commandstats("keys").await? == 0);
-    // 10,000 keys and a counter for nearly each of their slots, 500 a page.
+    // There are 10,000 keys and a counter for nearly each of their slots, and a page has 500.
     let pages = server.commandstats("scan").await?;
     ensure!(pages >= 30, "{pages} pages");
     drop(held);
@@ -380,7 +380,7 @@ async fn release_takes_a_lock_from_the_holder_that_is_named_and_from_nobody_else
     let again = Mutex::new(&client, "name").acquire().await?;
     let late = said(&url, &["release", "name", "--force", "--fence", &token]).await?;
     ensure!(late.code == Some(75), "{late:?}");
-    // What has no token has a claim that is as good.
+    // The claim names a holder as well as the token does.
     let claim = client.inspect("name").await?.holders[0].claim.clone();
     let taken = said(&url, &["release", "name", "--force", "--claim", &claim]).await?;
     ensure!(taken.code == Some(0), "{taken:?}");

@@ -1,4 +1,5 @@
-//! The lock goes while the program runs: the program is dead before anybody else can hold, or as soon as it can be.
+//! The lock is lost while the program runs: the program is dead before another can hold the lock, or else as soon as
+//! possible.
 
 #[cfg(target_os = "linux")]
 use std::fs::File;
@@ -21,7 +22,8 @@ use tokio::io::AsyncReadExt as _;
 use crate::support::{Death, LIMIT, Run, STUBBORN, Witness, lease_end, until};
 
 const KEY: &str = "lockkeeper:name";
-/// The shortest with which the command keeps as much time for a kill as it does by default, 250 ms: a busy machine needs it.
+/// The shortest ttl and grace with which the command reserves as much time for a kill as it does by default, 250 ms. A busy
+/// machine needs that time.
 const TERMS: [&str; 6] = ["--lock", "name", "--ttl", "3750ms", "--grace", "1250ms"];
 
 async fn stubborn(server: &Server, words: &[&str]) -> Result<(Run, Witness)> {
@@ -32,7 +34,7 @@ async fn stubborn(server: &Server, words: &[&str]) -> Result<(Run, Witness)> {
     Ok((run, witness))
 }
 
-/// Prints how long before the end of the lease the last process was dead.
+/// Prints how long before the end of the lease the last process died.
 fn margin(what: &str, lease: Instant, died: &Death) -> Result<()> {
     let margin = died.before(lease).with_context(|| what.to_owned())?;
     println!("{what}: dead {margin:?} before the lease's end");
@@ -105,7 +107,7 @@ async fn a_revoked_program_may_clean_up_and_then_the_lock_is_free() -> Result<()
     let script = "trap 'echo cleaned; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
     let words = ["--lock", "name", "--", "sh", "-c", script];
     let mut run = Run::start(&server, &words)?;
-    // A revocation that comes before the holder listens is heard of by the next renewal alone.
+    // If the revocation came before the holder listens, the holder would learn of it only with its next renewal.
     let granted = run.event("granted").await?;
     let owner = granted["owner"].as_str().unwrap_or_default();
     let channel = format!("lockkeeper.client:{}", owner.trim_end_matches(":1"));
@@ -118,7 +120,7 @@ async fn a_revoked_program_may_clean_up_and_then_the_lock_is_free() -> Result<()
     let begun = Instant::now();
     ensure!(client.revoke("name").await? == 1);
     run.says("cleaned").await?;
-    // Long before its ttl of 30 s.
+    // The lock is free long before its ttl of 30 s has passed.
     let guard = Mutex::new(&client, "name")
         .acquire()
         .wait_for(LIMIT)
@@ -222,7 +224,7 @@ async fn nothing_of_a_program_runs_before_its_watcher_is_told() -> Result<()> {
     let mut run = Run::start(&server, &program)?;
     run.event("asking").await?;
     let wrapper = run.pid()?.to_string();
-    // The watcher stands apart, and listens.
+    // Wait until the watcher has started and listens.
     let mut found = None;
     until("there is a watcher", async || {
         found = child(&wrapper, "@watch").filter(|id| sleeps(id));
@@ -232,7 +234,7 @@ async fn nothing_of_a_program_runs_before_its_watcher_is_told() -> Result<()> {
     let watcher = found.unwrap_or_default();
     let id = watcher.parse().ok().and_then(Pid::from_raw);
     let id = id.context("a strange number")?;
-    // It hears nothing now, and no word for it finds room: the wrapper cannot tell it anything.
+    // Stop the watcher and fill its pipe, so that the wrapper cannot tell it anything.
     kill_process(id, Signal::STOP)?;
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut words = File::options()
@@ -251,7 +253,8 @@ async fn nothing_of_a_program_runs_before_its_watcher_is_told() -> Result<()> {
     run.signal(Signal::KILL)?;
     ensure!(run.status().await?.code().is_none());
     kill_process(id, Signal::CONT)?;
-    // What was to be the program has the output of the wrapper: it is gone when that ends.
+    // The process that would have become the program shares the wrapper's output. When that output ends, the process is
+    // gone.
     let mut said = Vec::new();
     let out = run.child.stdout.as_mut().context("no output")?;
     tokio::time::timeout(LIMIT, out.read_to_end(&mut said)).await??;
@@ -259,7 +262,7 @@ async fn nothing_of_a_program_runs_before_its_watcher_is_told() -> Result<()> {
     Ok(())
 }
 
-/// The child of this process that has this as the first word of its command line.
+/// Returns the child of process `of` whose first argument is `word`.
 #[cfg(target_os = "linux")]
 fn child(of: &str, word: &str) -> Option<String> {
     let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).ok()?;
@@ -326,7 +329,7 @@ async fn the_watcher_stands_apart_and_ends_with_the_run() -> Result<()> {
     let [watcher] = apart[..] else {
         anyhow::bail!("no watcher among {children}");
     };
-    // It has nothing of the environment, where the URL may be.
+    // It has no environment variables, because the URL may be among them.
     let environment = std::fs::read(format!("/proc/{watcher}/environ"))?;
     ensure!(environment.is_empty());
     drop(run.child.stdin.take());
@@ -353,7 +356,7 @@ async fn a_program_that_is_to_ignore_the_loss_runs_to_its_end() -> Result<()> {
 #[tokio::test]
 async fn a_lock_found_gone_at_the_end_is_a_loss() -> Result<()> {
     let server = Server::start().await?;
-    // No renewal comes before the program's end.
+    // With this ttl, no renewal is due before the program ends.
     let words = [
         "--lock",
         "name",
@@ -366,7 +369,7 @@ async fn a_lock_found_gone_at_the_end_is_a_loss() -> Result<()> {
     ];
     let mut run = Run::start(&server, &words)?;
     run.event("started").await?;
-    // With its first grant a client asks once whether it still holds, as soon as it hears what it is told.
+    // After its first grant, a client verifies once that it still holds, as soon as it can receive messages.
     until("it has asked", async || {
         let known = ["SCRIPT", "EXISTS", lock::VERIFY.sha1];
         let known = server.command(&known).await?.into_texts()?;
@@ -389,7 +392,7 @@ async fn when_the_server_stands_still_a_run_inside_is_dead_too_with_all_it_has_s
         "trap '' TERM; \"$0\" run --ttl 1h --lock other -- sh -c '{}' sh \"$1\"",
         STUBBORN.replace('\'', "'\\''")
     );
-    // The outer shell dies of the TERM at once, or it does not.
+    // Once with an outer shell that dies at once of the TERM, and once with one that does not.
     for run in [run.trim_start_matches("trap '' TERM; "), &run] {
         let mut witness = Witness::new()?;
         let this = env!("CARGO_BIN_EXE_lockkeeper");
@@ -411,7 +414,7 @@ async fn when_the_server_stands_still_a_run_inside_is_dead_too_with_all_it_has_s
 #[tokio::test]
 async fn a_reader_of_events_who_does_not_read_holds_up_no_kill() -> Result<()> {
     let server = Server::start().await?;
-    // Fills the pipe that is stderr for the program and the command, through a description of its own.
+    // Fills the pipe that is stderr of both the program and the command, through a file description of its own.
     let fill = "dd if=/dev/zero bs=1 of=/dev/fd/4 oflag=nonblock 4>&2 2>/dev/null";
     let script =
         format!("trap '' TERM; exec 3>\"$1\"; {fill}; echo ready >&3; while :; do sleep 60; done");

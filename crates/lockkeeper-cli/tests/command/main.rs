@@ -1,4 +1,4 @@
-//! The real command against real servers: what it runs, what it says, and how it ends.
+//! The real command against real servers: what it runs, what it prints, and how it ends.
 
 #![cfg(unix)]
 

@@ -1,4 +1,4 @@
-//! Programs that run once per slot, what is kept of them, and who runs them when one dies.
+//! Programs that run once per slot: what is stored about them, and which run follows when one dies.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,13 +15,13 @@ use crate::support::{LIMIT, Run, Said, command, said};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// `lockkeeper run --lock job` with these words, and a program that says that it ran.
+/// Runs `lockkeeper run --lock job` with these further arguments, and a program that prints that it ran.
 async fn echo(server: &Server, words: &[&str]) -> Result<Said> {
     let words = [&["run", "--lock", "job"], words, &["--", "echo", "ran"]];
     said(&server.url(), &words.concat()).await
 }
 
-/// The same with a program of the shell.
+/// Runs the same with a shell script as the program.
 async fn shell(server: &Server, words: &[&str], program: &str) -> Result<Said> {
     let words = [
         &["run", "--lock", "job"],
@@ -35,13 +35,13 @@ async fn history(server: &Server) -> Result<Vec<Value>> {
     json(server, &["history", "job"]).await
 }
 
-/// The day that was so many days ago, as a slot of a day.
+/// Returns the slot of the day that was this many days ago.
 fn day(ago: u32) -> String {
     let day = humantime::format_rfc3339_seconds(SystemTime::now() - DAY * ago).to_string();
     format!("{}T00:00:00Z", &day[..10])
 }
 
-/// Days that follow one another: if a day ends meanwhile, the same of the next.
+/// Runs a test that must not span midnight UTC. If the day ends meanwhile, the test runs again.
 async fn on_one_day<T>(test: impl AsyncFn(Server) -> Result<T>) -> Result<T> {
     loop {
         let today = day(0);
@@ -52,7 +52,7 @@ async fn on_one_day<T>(test: impl AsyncFn(Server) -> Result<T>) -> Result<T> {
     }
 }
 
-/// The lines by which cron, systemd and Kubernetes start the job of the examples, with another program.
+/// Runs the lines with which cron, systemd and Kubernetes start the job in the examples, with another program.
 #[tokio::test]
 async fn the_lines_of_the_examples_run_a_job_once() -> Result<()> {
     let cron = include_str!("../../../../docs/scheduled-jobs.md");
@@ -76,7 +76,7 @@ async fn the_lines_of_the_examples_run_a_job_once() -> Result<()> {
             let (own, _) = words.split_at(program.context("no program")?);
             ensure!(own[0].ends_with("lockkeeper"), "{words:?}");
             let job = said(&server.url(), &[&own[1..], &["--", "echo", "ran"]].concat()).await?;
-            // They name one job, so the first that runs is all that do.
+            // All lines name the same job, so only the first one runs it.
             let printed = if number == 0 { "ran\n" } else { "" };
             ensure!(
                 job.code == Some(0) && job.out == printed,
@@ -110,7 +110,7 @@ async fn a_slot_that_is_done_is_not_run_again_and_another_one_is() -> Result<()>
     );
     let other = echo(&server, &["--slot", "b"]).await?;
     ensure!(other.code == Some(0) && other.out == "ran\n", "{other:?}");
-    // A program that runs at any time inside of such a one is not told its slot.
+    // A run without slots inside a program with a slot does not pass the slot on.
     let url = server.url();
     let mut inside = command(
         &url,
@@ -232,7 +232,7 @@ async fn of_the_days_that_were_missed_the_newest_run_in_order() -> Result<()> {
         );
         let daily = ["--once-per", "1d", "--catch-up", "3"];
         let caught_up = shell(&server, &daily, &program).await?;
-        // One that fails keeps no other from its turn.
+        // A slot that fails does not stop the others.
         ensure!(caught_up.code == Some(7), "{caught_up:?}");
         let ran: Vec<&str> = caught_up.out.lines().collect();
         ensure!(ran == [day(3), day(2), day(1), day(0)], "{ran:?}");
@@ -251,7 +251,7 @@ async fn of_the_days_that_were_missed_the_newest_run_in_order() -> Result<()> {
                     .all(|((day, code), seen)| seen == &(Some(&**day), *code)),
             "{slots:?}"
         );
-        // What lies before the last one that is done was not missed.
+        // Slots before the last one that is done do not count as missed.
         let done = echo(&server, &daily).await?;
         ensure!(done.out == "ran\n", "{done:?}");
         let done = echo(&server, &daily).await?;
@@ -379,7 +379,7 @@ async fn inspect_shows_who_does_the_work_and_what_has_come_of_it() -> Result<()>
         "{text}"
     );
 
-    // So it does of work that no command has done.
+    // `inspect` also shows the result of work that was not done by the command.
     let client = lockkeeper::connect(&server.url()).await?;
     let prices = Once::new(&client, "prices");
     let made = prices.get_or_run(async |_| Ok::<_, ()>(b"{}".to_vec()));

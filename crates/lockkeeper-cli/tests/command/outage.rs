@@ -1,4 +1,4 @@
-//! A server that stands still or is not there while a run waits: the wait goes on to the end that was given.
+//! The server stands still or is not there while a run waits. The wait continues until its time limit.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ async fn a_wait_goes_on_through_a_frozen_server() -> Result<()> {
         server.freeze()?;
         let told = run.event("unreachable").await?;
         ensure!(told["left_ms"].as_u64() > Some(500_000), "{told}");
-        // A lease would have ended by now, and without a wait this would be over.
+        // After this time a lease would have ended, and a run without --wait would have given up.
         let frozen = Instant::now();
         tokio::time::timeout(Duration::from_secs(3), run.child.wait())
             .await
@@ -67,7 +67,7 @@ async fn a_run_that_may_wait_connects_when_the_server_comes_back() -> Result<()>
 
 #[tokio::test]
 async fn a_wait_for_a_server_that_is_not_there_ends_with_its_reason() -> Result<()> {
-    // Nobody listens on the first port.
+    // Nothing listens on port 1.
     let words = ["run", "--wait", "2s", "--lock", "name", "--", "echo", "ran"];
     let begun = Instant::now();
     let said = said("redis://127.0.0.1:1", &words).await?;
@@ -83,7 +83,7 @@ async fn a_wait_for_a_server_that_is_not_there_ends_with_its_reason() -> Result<
         "{said:?}"
     );
 
-    // What does not pass is not waited for.
+    // The run does not wait if the error cannot pass.
     let begun = Instant::now();
     let refused = command("redis://nobody:x@127.0.0.1:1?x=y", &words)
         .output()

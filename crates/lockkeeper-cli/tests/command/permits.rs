@@ -32,7 +32,7 @@ async fn end(mut run: Run) -> Result<()> {
     Ok(())
 }
 
-/// `lockkeeper run` with these words and a program that says that it ran.
+/// Runs `lockkeeper run` with these further arguments and a program that prints that it ran.
 async fn echo(server: &Server, words: &[&str]) -> Result<Said> {
     said(
         &server.url(),
@@ -41,7 +41,7 @@ async fn echo(server: &Server, words: &[&str]) -> Result<Said> {
     .await
 }
 
-/// Waits until as many wait.
+/// Waits until this many runs wait.
 async fn waiting(jobs: &Semaphore, number: u64) -> Result<()> {
     until("they wait", async || {
         Ok(jobs.state().await?.is_some_and(|it| it.waiters == number))
@@ -274,7 +274,7 @@ async fn a_lock_and_a_semaphore_are_taken_both_or_not_at_all() -> Result<()> {
     ensure!(kept.into_integer()? == 0, "it holds a part");
     held.release().await?;
 
-    // One inside gets in again to the lock, and not to the semaphore.
+    // A run inside this one acquires the lock again, but gets no permit of the semaphore.
     let script = "echo \"$LOCKKEEPER_NAME\"; echo \"$LOCKKEEPER_KIND\"; set -- $LOCKKEEPER_FENCE; echo $#; \
                   \"$0\" run --no-wait --reenter --lock a -- echo inside; \
                   \"$0\" run --no-wait --reenter --lock a --semaphore jobs --limit 1 -- echo twice; echo $?";

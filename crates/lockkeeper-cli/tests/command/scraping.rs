@@ -1,4 +1,4 @@
-//! The metrics line by line, and what they and the pages ask of the server, which may be out of reach.
+//! The metrics line by line, and the requests that metrics and pages cause on the server, which may be unreachable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use lockkeeper_testkit::server::Server;
 use crate::support::until;
 use crate::visiting::Serving;
 
-/// The lines of a text in the format 0.0.4, by name and labels. Fails where that format is not kept.
+/// Parses a text in the format 0.0.4 into values by name and labels. Fails if the text breaks that format.
 fn metrics_of(text: &str) -> Result<BTreeMap<String, f64>> {
     let mut types = BTreeMap::new();
     let mut helped = BTreeSet::new();
@@ -98,7 +98,7 @@ async fn the_metrics_count_what_is_held_and_are_as_many_with_many_names() -> Res
         ensure!(after.keys().eq(before.keys()), "other lines: {after:?}");
         let all = [
             ("lockkeeper_server_names{kind=\"mutex\"}", 40.0),
-            // What another library wrote.
+            // Another library wrote this key.
             ("lockkeeper_server_names{kind=\"other\"}", 1.0),
             ("lockkeeper_server_names{kind=\"fair\"}", 1.0),
             ("lockkeeper_server_holders{kind=\"fair\"}", 1.0),
@@ -150,7 +150,7 @@ async fn an_outage_is_told_and_outlived() -> Result<()> {
 async fn the_server_is_asked_once_for_all_and_not_at_all_while_nobody_looks_on() -> Result<()> {
     let server = Server::start().await?;
     let serving = Serving::start(&server, &[]).await?;
-    // One page of names, to see at the start whether that is allowed.
+    // At the start, `serve` asks for one page of names, to see whether that is allowed.
     ensure!(server.commandstats("scan").await? == 1);
     let mut pages = Vec::new();
     for _ in 0..5 {
@@ -165,7 +165,7 @@ async fn the_server_is_asked_once_for_all_and_not_at_all_while_nobody_looks_on()
             events.text().await?;
         }
     }
-    // One page of names for each sample of a second, however many are sent it.
+    // Each sample, one per second, takes one page of names, however many pages are open.
     let asked = server.commandstats("scan").await? - before;
     let seconds = begun.elapsed().as_secs() + 2;
     ensure!(asked >= 2 && asked <= seconds, "{asked} in {seconds} s");

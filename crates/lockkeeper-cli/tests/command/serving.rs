@@ -1,4 +1,5 @@
-//! The page and its routes, as browsers and scripts ask for them: who is refused, and what nobody is harmed by.
+//! The page and its routes, as browsers and scripts request them: which requests are refused, and which texts must harm
+//! nobody.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -187,7 +188,7 @@ async fn another_hosts_name_is_refused_unless_it_was_named() -> Result<()> {
         let answer = ask(none).await?;
         ensure!(answer.status == 400, "{none}: {answer:?}");
     }
-    // Nor is anything revoked so.
+    // A request with such a name cannot revoke either.
     let revoke = format!("Host: rebound.example.org\r\nAuthorization: Bearer {TOKEN}\r\n");
     ensure!(
         request(serving.address, "POST /api/locks/x/revoke", &revoke, "")

@@ -49,7 +49,7 @@ async fn runs_that_name_their_locks_in_any_order_exclude_one_another_and_all_end
     let server = Server::start().await?;
     let folder = tempfile::tempdir()?;
     let count = folder.path().join("count");
-    // Without a lock two of them read the same number.
+    // Without a lock, two runs would read the same number.
     let add = "read -r n < \"$0\"; sleep 0.02; echo $((n + 1)) > \"$0\"";
     for kind in [&[][..], &["--fair"], &["--exclusive"]] {
         std::fs::write(&count, "0\n")?;

@@ -1,4 +1,4 @@
-//! Runs that share a lock, and runs that have it alone.
+//! Runs that share a lock, and runs that hold it alone.
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::RwLock;
@@ -6,13 +6,13 @@ use lockkeeper_testkit::server::Server;
 
 use crate::support::{Run, command, said, until};
 
-/// A run that lasts until its stdin ends; labelled, so that messages can be told apart.
+/// A run that lasts until its stdin ends. It has a label, so that messages show which run they mean.
 fn job(server: &Server, label: &str, mode: &str) -> Result<Run> {
     let words = ["--label", label, mode, "--lock", "prices", "--", "cat"];
     Run::start(server, &words)
 }
 
-/// The token of a run whose program has started.
+/// Waits until the program of a run has started, and returns the token of the run.
 async fn started(run: &mut Run) -> Result<u64> {
     let granted = run.event("granted").await?;
     run.event("started").await?;
@@ -113,7 +113,7 @@ async fn a_conflict_names_all_who_share_and_says_when_a_waiter_is_the_reason() -
             "{refused:?}"
         );
     }
-    // Under the main key a writer looks like no mutex.
+    // The main key of a writer does not look like that of a mutex.
     let mistaken = ask(&["--no-wait"]).await?;
     ensure!(
         mistaken.code == Some(64) && mistaken.out.is_empty(),

@@ -61,7 +61,7 @@ async fn a_waiter_leaves_the_queue_at_once_on_a_signal() -> Result<()> {
         until("it has left", async || Ok(lock.queue_len().await? == 0)).await?;
         let left = sent.elapsed();
         ensure!(run.code().await? == 128 + signal.as_raw(), "{name}");
-        // A waiter that is silent keeps its place for thirty seconds.
+        // A waiter that only fell silent would keep its place for 30 s.
         println!("{name}: out of the queue after {left:?}");
         ensure!(left < Duration::from_secs(2), "{left:?}");
     }

@@ -1,4 +1,4 @@
-//! What others have written on the server, or made of the streams, harms nobody who runs or looks.
+//! Data that other programs have written on the server does not harm the command or the people who read its output.
 
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, Mutex};
@@ -6,7 +6,7 @@ use lockkeeper_testkit::server::Server;
 
 use crate::support::{LIMIT, command, said};
 
-/// Clears the screen in two ways, turns around what comes behind, and hides something in what has no width.
+/// A label that clears the screen in two ways, reverses the text behind it, and hides something in characters without width.
 const LABEL: &str = "db1:7 \u{1b}[2J\u{9b}2J\u{202e}evil\nlockkeeper: all is well\u{200b}\u{feff}\u{ad}\u{115f}\u{e0041}";
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn a_label_moves_no_cursor_wherever_it_is_shown() -> Result<()> {
         &["ls", "--json"],
     ] {
         let mut command = command(&server.url(), words);
-        // As on a terminal.
+        // The output has colours, as on a terminal.
         command.env("CLICOLOR_FORCE", "1");
         let output = tokio::time::timeout(LIMIT, command.output()).await??;
         let text = String::from_utf8([output.stdout, output.stderr].concat())?;
@@ -63,7 +63,7 @@ async fn a_label_and_a_claim_without_end_are_cut() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let guard = Mutex::new(&client, "name").acquire().await?;
-    // By somebody who does not go through this library: a label, and a lock.
+    // A label and a lock of 5 MB, written without this library.
     let owner = guard.owner().to_string();
     let label = format!(
         "lockkeeper.client:{{lockkeeper:{}}}",

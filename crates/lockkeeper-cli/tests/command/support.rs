@@ -1,4 +1,4 @@
-//! The command as a test drives it: by its events, its output and its end, never by waiting for some time.
+//! Helpers to drive the command in a test. They wait for its events, its output and its end, never for a fixed time.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,11 +18,11 @@ use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Longer than anything here takes on a busy machine.
+/// The time limit of every wait: longer than anything here takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The command with these words, a server, and nothing of this process' environment that it heeds. Signals that whoever runs
-/// the tests ignores, as `nohup` does, are not ignored by the command.
+/// Returns the command with these arguments and a server, without the variables of this process that it would read. It does
+/// not ignore the signals that this process ignores, for example under `nohup`.
 pub(crate) fn command(url: &str, words: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_lockkeeper")]);
@@ -40,7 +40,7 @@ fn clean(command: &mut Command, url: &str) {
     command.env("LOCKKEEPER_URL", url);
 }
 
-/// What a command that has ended has said.
+/// The exit code and the output of a command that has ended.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -48,7 +48,7 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-/// Runs the command to its end.
+/// Runs the command until it ends.
 pub(crate) async fn said(url: &str, words: &[&str]) -> Result<Said> {
     let output = command(url, words).stdin(Stdio::null()).output();
     let output = timeout(LIMIT, output).await.context("it hangs")??;
@@ -59,7 +59,7 @@ pub(crate) async fn said(url: &str, words: &[&str]) -> Result<Said> {
     })
 }
 
-/// A `run` under way that tells its events.
+/// A `run` in progress that prints its events.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) child: Child,
@@ -67,14 +67,14 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// `lockkeeper run --json` with these words behind.
+    /// Starts `lockkeeper run --json` with these further arguments.
     pub(crate) fn start(server: &Server, words: &[&str]) -> Result<Self> {
         let words = [&["run", "--json"], words].concat();
         Self::spawn(command(&server.url(), &words))
     }
 
-    /// The same as the first process of a PID namespace, whose session and group were made outside, as those of `docker exec`
-    /// are. `None` if that may not be done here.
+    /// Starts the same command as the first process of a PID namespace. Its session and group were made outside of the
+    /// namespace, as with `docker exec`. Returns `None` if this process may not make a namespace.
     pub(crate) async fn start_contained(server: &Server, words: &[&str]) -> Result<Option<Self>> {
         const CONTAIN: [&str; 4] = ["--fork", "--pid", "--mount-proc", "--kill-child"];
         let mut trial = Command::new("unshare");
@@ -99,7 +99,7 @@ impl Run {
         })
     }
 
-    /// The next event of this sort. What the program says beside them is skipped.
+    /// Waits for the next event of this sort. Other events and the program's own output are skipped.
     pub(crate) async fn event(&mut self, sort: &str) -> Result<Value> {
         loop {
             let line = timeout(LIMIT, self.events.next_line()).await;
@@ -124,19 +124,19 @@ impl Run {
         Ok(kill_process(self.pid()?, signal)?)
     }
 
-    /// Its end, however it comes.
+    /// Waits until the run ends, for whatever reason.
     pub(crate) async fn status(&mut self) -> Result<ExitStatus> {
         Ok(timeout(LIMIT, self.child.wait())
             .await
             .context("it hangs")??)
     }
 
-    /// The exit code at its end.
+    /// Waits until the run ends, and returns its exit code.
     pub(crate) async fn code(&mut self) -> Result<i32> {
         self.status().await?.code().context("killed by a signal")
     }
 
-    /// The next line of the program's output.
+    /// Waits for the next line of the program's output.
     pub(crate) async fn line(&mut self) -> Result<String> {
         let out = self.child.stdout.as_mut().context("no output")?;
         let mut line = Vec::new();
@@ -159,8 +159,8 @@ impl Run {
     }
 }
 
-/// Sees a group of processes die: each of them has the writing end of a pipe open, and the end of the last is the end of
-/// the pipe.
+/// Observes the death of a group of processes. Each of them has the writing end of a pipe open, so the pipe ends when the
+/// last of them dies.
 pub(crate) struct Witness {
     _folder: TempDir,
     path: PathBuf,
@@ -168,15 +168,16 @@ pub(crate) struct Witness {
     end: oneshot::Receiver<Death>,
 }
 
-/// When the last program died, and for how long this machine let those wait who had something to do in the second before.
-/// Nobody is in time on a machine that gives him no time: what is said of time here holds but for that.
+/// When the last process died, and for how long this machine delayed processes that were ready to run in the second before. A
+/// process cannot be in time on a machine that does not run it, so the limits on time are extended by that delay.
 pub(crate) struct Death {
     pub(crate) at: Instant,
     stalled: Duration,
 }
 
 impl Death {
-    /// An error if it was later, by more than this machine stood still. Gives how long before.
+    /// Returns how long before `limit` the death was. A death after it is an error if it is later by more than this machine
+    /// stood still.
     pub(crate) fn before(&self, limit: Instant) -> Result<Duration> {
         let late = self.at.saturating_duration_since(limit);
         let stalled = self.stalled;
@@ -188,10 +189,11 @@ impl Death {
     }
 }
 
-/// Measures how late a thread is that sleeps for a moment, again and again, until its handle is asked for the sum.
+/// Starts a thread that sleeps for a moment again and again and measures how late it wakes. The returned closure stops the
+/// thread and returns the sum for the last 100 moments.
 fn measure_stalls() -> impl FnOnce() -> Duration {
     const MOMENT: Duration = Duration::from_millis(10);
-    // A thread is as late as this on a machine that has nothing else to do.
+    // On a machine that has nothing else to do, a thread wakes this late.
     const USUAL: Duration = Duration::from_millis(1);
     let (stop, stopped) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -241,28 +243,28 @@ impl Witness {
         })
     }
 
-    /// What the programs write their first line to, and keep open.
+    /// The pipe that the programs write their first line to and keep open.
     pub(crate) fn path(&self) -> Result<&str> {
         self.path.to_str().context("a strange path")
     }
 
-    /// The first line was written.
+    /// Waits until the first line was written.
     pub(crate) async fn ready(&mut self) -> Result<()> {
         let ready = self.ready.take().context("asked twice")?;
         Ok(timeout(LIMIT, ready).await.context("nobody is ready")??)
     }
 
-    /// When the last of them died.
+    /// Waits until the last process has died.
     pub(crate) async fn end(self) -> Result<Death> {
         Ok(timeout(LIMIT, self.end).await.context("somebody lives")??)
     }
 }
 
-/// A shell with a grandchild, all of which ignore TERM; `$1` is the pipe of a witness.
+/// A script for a shell that starts further processes; all of them ignore TERM. `$1` is the pipe of a witness.
 pub(crate) const STUBBORN: &str = "trap '' TERM INT HUP; exec 3>\"$1\"; \
     (while :; do sleep 60; done) & echo ready >&3; while :; do sleep 60; done";
 
-/// A moment before which the lock's key cannot end on the server.
+/// Returns a moment before which the lock's key cannot end on the server.
 pub(crate) async fn lease_end(server: &Server, key: &str) -> Result<Instant> {
     let asked = Instant::now();
     let left = server.command(&["PTTL", key]).await?.into_integer()?;
@@ -270,7 +272,7 @@ pub(crate) async fn lease_end(server: &Server, key: &str) -> Result<Instant> {
     Ok(asked + Duration::from_millis(left.try_into()?))
 }
 
-/// Asks again until it is so.
+/// Asks again and again until the answer is true.
 pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
     let asked = Instant::now();
     while !so().await? {

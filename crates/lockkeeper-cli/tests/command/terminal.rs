@@ -1,4 +1,4 @@
-//! A program on a terminal: it may read from it, gets what is typed as signals, and gives it back.
+//! A program on a terminal: it can read from the terminal, gets typed keys as signals, and gives the terminal back.
 
 #![cfg(target_os = "linux")]
 
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::support::{LIMIT, until};
 use crate::tmux::Tmux;
 
-/// A shell in a session of its own on a terminal of its own, as somebody has it who types.
+/// A shell with its own session and terminal, as a person at a keyboard has it.
 struct Session {
     keyboard: File,
     screen: Receiver<Vec<u8>>,
@@ -28,7 +28,7 @@ struct Session {
 }
 
 impl Session {
-    /// `sh -c script`; `$0` is the command. With `-i` the shell has job control.
+    /// Starts `sh -c script`, in which `$0` is the command. With the option `-i`, the shell has job control.
     fn start(server: &Server, options: &[&str], script: &str) -> Result<Self> {
         let main: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         grantpt(&main)?;
@@ -70,7 +70,7 @@ impl Session {
         Ok(self.keyboard.write_all(keys.as_bytes())?)
     }
 
-    /// Waits until this stands on the screen, and forgets what stood before.
+    /// Waits until this text is on the screen, and forgets everything up to it.
     fn shows(&mut self, text: &str) -> Result<()> {
         let begun = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! An interactive shell in tmux, as somebody has it who types.
+//! An interactive shell in tmux, as a person at a keyboard has it.
 
 use std::process::Command;
 
@@ -8,13 +8,13 @@ use tempfile::TempDir;
 
 use crate::support::until;
 
-/// Tmux with a server of its own, so that it is nobody else's, and an interactive shell in it.
+/// Tmux with its own tmux server, so that no other session is touched, and an interactive shell in it.
 pub(crate) struct Tmux {
     folder: TempDir,
 }
 
 impl Tmux {
-    /// Whether it can be tried here; says so if not.
+    /// Whether tmux is installed. If not, prints that.
     pub(crate) fn is_there() -> bool {
         let found = Command::new("tmux").arg("-V").output().is_ok();
         if !found {
@@ -23,7 +23,7 @@ impl Tmux {
         found
     }
 
-    /// A screen of this size.
+    /// Starts a shell on a screen of this size.
     pub(crate) fn start(server: &Server, columns: u16, lines: u16) -> Result<Self> {
         let tmux = Self {
             folder: tempfile::tempdir()?,
@@ -44,7 +44,7 @@ impl Tmux {
         Ok(tmux)
     }
 
-    /// What tmux says to these words.
+    /// Runs tmux with these arguments, and returns its output.
     pub(crate) fn said(&self, words: &[&str]) -> Result<String> {
         Ok(String::from_utf8(self.command(words).output()?.stdout)?)
     }
@@ -62,7 +62,7 @@ impl Tmux {
         Ok(())
     }
 
-    /// Waits until this is a line on the screen.
+    /// Waits until the screen has exactly this line.
     pub(crate) async fn shows(&self, expected: &str) -> Result<()> {
         until(expected, async || {
             Ok(self
@@ -73,7 +73,7 @@ impl Tmux {
         .await
     }
 
-    /// Waits until the shell does. What is typed sooner is lost to the program before it.
+    /// Waits until the shell prompts. Text that is typed earlier goes to the program before it.
     pub(crate) async fn prompts(&self) -> Result<()> {
         until("a prompt", async || {
             let screen = self.screen()?;
@@ -82,7 +82,7 @@ impl Tmux {
         .await
     }
 
-    /// Waits until this stands somewhere on the screen.
+    /// Waits until this text is somewhere on the screen.
     pub(crate) async fn has(&self, expected: &str) -> Result<()> {
         let seen = until(expected, async || Ok(self.screen()?.contains(expected))).await;
         seen.with_context(|| self.screen().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The full screen: what it shows, what its keys do, and that the terminal is as it was.
+//! The full screen: what it shows, what its keys do, and that it restores the terminal.
 
 #![cfg(target_os = "linux")]
 
@@ -14,7 +14,7 @@ use crate::tmux::Tmux;
 
 const THIS: &str = env!("CARGO_BIN_EXE_lockkeeper");
 
-/// What a program may leave of a terminal that is not as it was: the settings, the other screen, the cursor.
+/// Returns the state of the terminal that a program might fail to restore: the settings, the alternate screen, the cursor.
 async fn state(tmux: &Tmux, file: &std::path::Path) -> Result<(String, String)> {
     let _ = std::fs::remove_file(file);
     let line = format!("stty -a > {0}.new; mv {0}.new {0}", file.display());
@@ -39,7 +39,7 @@ async fn in_tmux_the_screen_shows_filters_opens_revokes_and_leaves_no_trace() ->
     let _other = Mutex::new(&holder, "other").acquire().await?;
     let lease = held.lease().clone();
     let waiter = lockkeeper::connect_with(&server.url(), Client::builder().label("db8:11")).await?;
-    // Who has never held has not introduced itself.
+    // A client sends its label with its first grant, so it must hold something once.
     let _known = Mutex::new(&waiter, "third").acquire().await?;
     let waiting = FairLock::new(&waiter, "printer");
     let waits = tokio::spawn(waiting.acquire().into_future());
@@ -73,7 +73,7 @@ async fn in_tmux_the_screen_shows_filters_opens_revokes_and_leaves_no_trace() ->
     tmux.types(&["Escape"])?;
     tmux.has("/ filter ").await?;
 
-    // The one with a waiter is the first.
+    // The name with a waiter is the first one.
     tmux.types(&["Enter"])?;
     tmux.has("1 waiting, as of").await?;
     tmux.has("db8:11").await?;
@@ -108,7 +108,7 @@ async fn in_tmux_a_signal_and_an_outage_leave_the_terminal_as_it_was() -> Result
     tmux.prompts().await?;
     let before = state(&tmux, &file).await?;
     for (signal, code) in [("TERM", 143), ("HUP", 129), ("INT", 130)] {
-        // The shell becomes the command, so that its number is known.
+        // The shell becomes the command, so that the number of the process is known.
         let line = format!("sh -c 'echo $$ > {}; exec {THIS} top'", file.display());
         tmux.types(&["clear; ", &line, "Enter"])?;
         tmux.has("names 1,").await?;

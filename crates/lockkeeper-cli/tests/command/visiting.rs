@@ -1,4 +1,4 @@
-//! A `serve` under way, and who visits it: requests as they stand on the wire, so that a test sees each header.
+//! A running `serve`, and a client for it that sends plain HTTP, so that a test sees each header.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,17 +16,17 @@ use tokio::time::timeout;
 
 use crate::support::{LIMIT, command};
 
-/// What lets revoke in these tests.
+/// The token that allows revoking in these tests.
 pub(crate) const TOKEN: &str = "0123456789abcdef";
 
-/// A `serve` under way.
+/// A running `serve`.
 pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
     pub(crate) child: Child,
 }
 
 impl Serving {
-    /// `lockkeeper serve` on a free port, with these words behind.
+    /// Starts `lockkeeper serve` on a free port, with these further arguments.
     pub(crate) async fn start(server: &Server, words: &[&str]) -> Result<Self> {
         let listen = ["serve", "--listen", "127.0.0.1:0", "--json"];
         let mut command = command(&server.url(), &[&listen, words].concat());
@@ -52,7 +52,7 @@ impl Serving {
         .await
     }
 
-    /// Posts, with these headers.
+    /// Sends a POST with these headers.
     pub(crate) async fn post(&self, path: &str, headers: &str) -> Result<Answer> {
         let headers = format!("Host: localhost\r\n{headers}");
         request(self.address, &format!("POST {path}"), &headers, "").await
@@ -74,7 +74,7 @@ impl Serving {
     }
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -92,7 +92,7 @@ impl Answer {
     }
 }
 
-/// Asks `METHOD PATH` with these headers and this body, and reads to the end.
+/// Sends the request `METHOD PATH` with these headers and this body, and reads the whole answer.
 pub(crate) async fn request(
     address: SocketAddr,
     what: &str,
@@ -107,7 +107,7 @@ pub(crate) async fn request(
         );
         stream.write_all((head + body).as_bytes()).await?;
         let mut answer = Vec::new();
-        // Not everybody ends the connection when asked to.
+        // Not every server closes the connection when asked to.
         while stream.read_buf(&mut answer).await? > 0 && !is_whole(&answer) {}
         Ok::<_, anyhow::Error>(String::from_utf8(answer)?)
     };
@@ -127,7 +127,7 @@ pub(crate) async fn request(
     })
 }
 
-/// Whether as much has come of an answer as its head has promised.
+/// Whether the body has as many bytes as the head of the answer announces.
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, _)) = text.split_once("\r\n\r\n") else {
@@ -142,11 +142,11 @@ fn is_whole(answer: &[u8]) -> bool {
     length.is_some_and(|length| answer.len() >= head_length + length)
 }
 
-/// What a page follows.
+/// The stream of events that a page follows.
 pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
-    /// The text of the next line that has data; `None`: there is no more.
+    /// Waits for the next line with data, and returns its text; `None` if the stream has ended.
     pub(crate) async fn text(&mut self) -> Result<Option<String>> {
         loop {
             let mut line = String::new();
@@ -160,7 +160,7 @@ impl Events {
         }
     }
 
-    /// The next of them that is like that.
+    /// Waits for the next event for which `so` is true.
     pub(crate) async fn wait_for(
         &mut self,
         what: &str,
@@ -178,7 +178,7 @@ impl Events {
     }
 }
 
-/// Bytes as they stand in an address.
+/// Encodes all bytes of a text for a URL.
 pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

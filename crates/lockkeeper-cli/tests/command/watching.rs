@@ -1,4 +1,4 @@
-//! Who watches a lock: every change, and a server that goes and comes.
+//! `watch`: it prints every change, and continues when the server goes down and comes back.
 
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::support::{LIMIT, command};
 
-/// `lockkeeper watch name` under way.
+/// A running `lockkeeper watch name`.
 struct Watch {
     _child: Child,
     out: Lines<BufReader<ChildStdout>>,
@@ -102,7 +102,7 @@ async fn a_server_that_is_away_for_a_while_is_told_of_once_and_watched_again() -
     let complaint = watch.complaint().await?;
     ensure!(complaint.contains("\"name\""), "{complaint}");
     server.thaw()?;
-    // What is so now is said again, changed or not.
+    // After an outage, the present state is printed again, even if it has not changed.
     ensure!(watch.next().await?["kind"].is_null());
     let guard = Mutex::new(&client, "name").acquire().await?;
     let held = watch.next().await?;

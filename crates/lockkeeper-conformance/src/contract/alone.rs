@@ -1,4 +1,4 @@
-//! Bad input and closing, of kinds on one server.
+//! Bad input and closing, for kinds on one server.
 
 use super::*;
 
@@ -40,7 +40,7 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn S
     drop(dropped);
 
     let report = one.close().await;
-    // The guard that was dropped, and the waiter, which is withdrawn.
+    // The dropped guard, and the waiter, which is withdrawn.
     ensure!(
         (report.expiring, report.confirmed, report.unconfirmed) == (1, 2, 0),
         "{report:?}"

@@ -39,7 +39,7 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
         });
         tokio::time::sleep(Duration::from_millis(1)).await;
         Guard::release(guard).await?;
-        // The waiter behind the dropped one is not forgotten: its wake was handed on.
+        // The waiter after the dropped one is not forgotten: it got its wake.
         let behind = tokio::spawn(async move {
             Guard::release(behind.await??)
                 .await
@@ -101,7 +101,7 @@ pub async fn a_guard_dropped_outside_of_a_runtime_frees_the_lock<S: Common>(
     expect_free::<S>(&client, "name").await
 }
 
-/// A way to the server on which every request is dropped in the middle if its caller is.
+/// A store on which a request is dropped halfway if its caller is.
 fn gated(store: Arc<dyn Store>) -> Arc<dyn Store> {
     Arc::new(GatedStore(store))
 }

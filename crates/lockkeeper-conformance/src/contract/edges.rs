@@ -1,4 +1,4 @@
-//! Another kind's data, and what is left on the server.
+//! Data of another kind, and what remains on the server.
 
 use lockkeeper_core::Name;
 
@@ -32,7 +32,7 @@ pub async fn a_free_lock_leaves_only_its_counter_behind<S: Common>(site: &dyn Si
     let counter = Name::new("lockkeeper", "name")?.counter();
     ensure!(site.keys().await? == [counter.as_str()]);
     let left: i64 = site.command(&["PTTL", &counter]).await?.parse()?;
-    // A token that another server has drawn may be ahead of this one's clock.
+    // A token from another server may be ahead of this one's clock.
     ensure!(
         (1..=86_400_001).contains(&left),
         "the counter lives for {left} ms"

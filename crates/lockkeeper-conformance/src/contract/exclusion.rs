@@ -1,4 +1,4 @@
-//! One holder at a time, and tokens that say which came later.
+//! One holder at a time, with tokens that increase from grant to grant.
 
 use lockkeeper_core::Name;
 
@@ -102,7 +102,7 @@ pub async fn tokens_increase_over_ten_thousand_grants<S: Common>(site: &dyn Site
     tokens_increase::<S>(site, 10_000).await
 }
 
-/// So many grants, while the counter is lost ten times.
+/// Makes this many grants, while the counter is lost ten times.
 async fn tokens_increase<S: Common>(site: &dyn Site, grants: u32) -> Result<()> {
     let client = clients(site).await?;
     let lock = S::over(&client, "name");
@@ -119,7 +119,7 @@ async fn tokens_increase<S: Common>(site: &dyn Site, grants: u32) -> Result<()> 
         last = token;
         Guard::release(guard).await?;
     }
-    // A lease that ends by itself.
+    // A lease that ends without a release.
     let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
     ensure!(Some(guard.fencing_token()) > last);
     while lock

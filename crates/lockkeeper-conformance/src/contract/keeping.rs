@@ -1,11 +1,11 @@
-//! A lock that is kept from others for a shortest time.
+//! A lock that stays unavailable for a minimum time.
 
 use lockkeeper::Released;
 use tokio::time::Instant;
 
 use super::*;
 
-/// The shortest time to hold in these tests.
+/// The minimum time to hold in these tests.
 const SHORTEST: Duration = Duration::from_millis(500);
 
 pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
@@ -32,9 +32,9 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
             ensure!(contender.try_acquire().await?.is_none());
             ensure!(beside.try_acquire().await?.is_none());
         }
-        // It is not valid to its holder any more.
+        // The holder may no longer rely on it.
         ensure!(lease.state() == LeaseState::Released);
-        // The waiter is told of the new end: it does not wait for the lease that was.
+        // The waiter learns the new end: it does not wait for the end of the former lease.
         let next = tokio::time::timeout(SOON, waiting).await???;
         let apart = granted.elapsed();
         ensure!(apart >= SHORTEST, "granted again after {apart:?}");

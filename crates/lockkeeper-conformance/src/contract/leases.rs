@@ -1,4 +1,4 @@
-//! What a holder knows of its lease.
+//! What a holder knows about its lease.
 
 use super::*;
 
@@ -27,7 +27,7 @@ pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &dyn Site) -> Result<
         .no_renewal()
         .await?;
     ensure!(guard.remaining() < SHORT);
-    // Nobody releases: the holder forgets, and the waiter's look comes when the lease has ended.
+    // Nobody releases: the holder is forgotten, and the waiter polls when the lease has ended.
     let next = S::Contender::over(&other, "name")
         .acquire()
         .wait_for(SOON)
@@ -73,7 +73,7 @@ pub async fn verify_asks_the_server<S: Common>(site: &dyn Site) -> Result<()> {
     };
     let mut guard = gone().await?;
     if guard.state() == LeaseState::Lost(LossReason::Gone) {
-        // With its first grant a client asks by itself, once.
+        // At its first grant a client checks by itself, once.
         drop(guard);
         guard = gone().await?;
     }
@@ -143,7 +143,7 @@ pub async fn max_hold_ends_validity_and_renewal<S: Common>(site: &dyn Site) -> R
     ensure!(guard.lost().await.reason == LossReason::MaxHold);
     let held = begun.elapsed();
     ensure!(held > RENEWED && held < RENEWED * 5 / 2, "{held:?}");
-    // Nobody drops the guard: the lock becomes free because nobody renews it.
+    // Nobody drops the guard: the lock becomes free because its lease is no longer renewed.
     expect_free::<S>(&other, "name").await?;
     let error = Guard::release(guard).await.err();
     ensure!(lost(&error) == Some(LossReason::MaxHold), "{error:?}");

@@ -1,4 +1,4 @@
-//! What others see of a lock, and can do to it.
+//! What other clients see of a lock, and can do to it.
 
 use lockkeeper::HolderState;
 
@@ -21,7 +21,7 @@ pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
     let waiting = tokio::spawn(async move { contender.acquire().await });
     let seen = loop {
         let seen = other.inspect("name").await?;
-        // The label is written, and the waiter listens, a moment after the grant.
+        // The label is written, and the waiter subscribes, a moment after the grant.
         if seen.waiters == Some(1) && seen.holders.iter().all(|holder| holder.label.is_some()) {
             break seen;
         }
@@ -54,7 +54,7 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
     ensure!(end.reason() == Some(LossReason::Revoked), "{end:?}");
     ensure!(guard.state() == LeaseState::Lost(LossReason::Revoked));
 
-    // What works under it may need a moment to stop.
+    // The work under the lock may need a moment to stop.
     ensure!(contender.try_acquire().await?.is_none());
     ensure!(other.inspect("name").await?.holders[0].state == HolderState::Revoked);
     let waiting = tokio::spawn(async move { contender.acquire().wait_for(SOON).await });
@@ -112,7 +112,7 @@ pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other
     Ok(())
 }
 
-/// Waits until the holder's client hears what it is told.
+/// Waits until the holder's client is subscribed to its notices.
 async fn listening(site: &dyn Site, lease: &lockkeeper::Lease) -> Result<()> {
     let owner = lease.owner().to_string();
     let Some((client, _)) = owner.split_once(':') else {

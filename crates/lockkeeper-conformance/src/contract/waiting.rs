@@ -31,7 +31,7 @@ pub async fn a_waiter_is_woken_by_a_message_long_before_the_ttl<S: Common>(
         let guard = S::over(&one, "name").acquire().await?;
         let contender = S::Contender::over(&other, "name");
         let waiting = tokio::spawn(async move { contender.acquire().wait_for(SOON).await });
-        // The waiter has subscribed once it is there for the server to see.
+        // By then the waiter has subscribed.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let released = tokio::time::Instant::now();
         Guard::release(guard).await?;

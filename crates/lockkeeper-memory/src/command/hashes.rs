@@ -24,7 +24,7 @@ pub(super) fn hget(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(value.map_or(Resp::Nil, |value| Resp::Bulk(value.clone())))
 }
 
-/// The values of the fields, nil for one that is not there.
+/// The values of the fields, nil for a missing one.
 pub(super) fn hmget(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let fields = database.keyspace.hash(&args[0])?;
     let value = |field: &Vec<u8>| {

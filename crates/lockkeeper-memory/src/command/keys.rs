@@ -48,7 +48,7 @@ pub(super) fn pexpire(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(count(usize::from(found)))
 }
 
-/// Everything on one page: how many keys a page has is the server's own affair, whatever `COUNT` says.
+/// All keys on one page: how many keys a page has is up to the server, whatever `COUNT` says.
 pub(super) fn scan(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let cursor = str::from_utf8(&args[0]).ok();
     if cursor.is_none_or(|cursor| cursor.parse::<u64>().is_err()) {

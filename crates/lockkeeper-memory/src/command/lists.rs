@@ -3,7 +3,7 @@
 use super::{Database, Outcome, count, integer, range};
 use crate::resp::{Refusal, Resp};
 
-/// `RPUSH key element [element …]`: how long the list is then.
+/// `RPUSH key element [element …]`: the new length of the list.
 pub(super) fn rpush(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let length = database.keyspace.change_list(&args[0], |elements| {
         elements.extend_from_slice(&args[1..]);
@@ -45,7 +45,7 @@ pub(super) fn lindex(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(element.map_or(Resp::Nil, |element| Resp::Bulk(element.clone())))
 }
 
-/// `LPOS key element`: where it first stands, counted from 0. No options.
+/// `LPOS key element`: its first index, counted from 0. No options.
 pub(super) fn lpos(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     if !args[2..].is_empty() {
         return Err(Refusal::SYNTAX);
@@ -65,7 +65,8 @@ pub(super) fn lrange(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(Resp::Array(found.cloned().map(Resp::Bulk).collect()))
 }
 
-/// `LREM key count element`: how many are gone, all of them for 0; so many from the front, or from the end for a negative count.
+/// `LREM key count element`: how many were removed. A count of 0 removes all of them, a positive one that many from the front, a
+/// negative one from the end.
 pub(super) fn lrem(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let number = integer(&args[1])?;
     let most = match number {

@@ -3,10 +3,10 @@
 use super::{Database, Outcome, count, integer, range};
 use crate::resp::{Refusal, Resp};
 
-/// The largest whole number up to which a server's scores, which are doubles, count in ones.
+/// The largest score up to which a server, whose scores are doubles, can count in ones.
 const LARGEST_SCORE: u64 = 1 << 53;
 
-/// `ZADD key score member [score member …]`: how many members are new. No options, and no scores but whole numbers.
+/// `ZADD key score member [score member …]`: how many members are new. No options, and scores are whole numbers only.
 pub(super) fn zadd(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let (key, pairs) = (&args[0], &args[1..]);
     if !pairs.len().is_multiple_of(2) {
@@ -75,7 +75,7 @@ pub(super) fn zrange(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(Resp::Array(words))
 }
 
-/// `ZMSCORE key member [member …]`: the score of each, nil of one that is not there.
+/// `ZMSCORE key member [member …]`: the score of each, nil for a missing one.
 pub(super) fn zmscore(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let set = database.keyspace.sorted_set(&args[0])?;
     let scores = args[1..].iter().map(|member| {
@@ -87,8 +87,8 @@ pub(super) fn zmscore(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     Ok(Resp::Array(scores.collect()))
 }
 
-/// `ZRANGEBYSCORE key least most [LIMIT offset count]`: the members with a score from `least` to `most`. Either is a whole
-/// number, with a `(` before it if it is left out, or an infinity.
+/// `ZRANGEBYSCORE key least most [LIMIT offset count]`: the members with a score from `least` to `most`. Each bound is a whole
+/// number, with a `(` before it if it is excluded, or an infinity.
 pub(super) fn zrangebyscore(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let (mut skipped, mut taken) = (0, usize::MAX);
     let mut options = &args[3..];
@@ -115,7 +115,7 @@ pub(super) fn zrangebyscore(database: &mut Database, args: &[Vec<u8>]) -> Outcom
     ))
 }
 
-/// One end of a range of scores; one that is left out gives the score `inwards` of it.
+/// One bound of a range of scores; for an excluded bound, the next score in direction `inwards`.
 fn bound(text: &[u8], inwards: i64) -> Result<i64, Refusal> {
     const NO_FLOAT: Refusal = Refusal::of("ERR min or max is not a float");
     match text {

@@ -17,7 +17,7 @@ pub(super) fn getex(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     get(database, args)
 }
 
-/// `MGET key …`: what is no string is as if it were not there.
+/// `MGET key …`: a key that is no string counts as missing.
 pub(super) fn mget(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let text = |key: &Vec<u8>| match database.keyspace.text(key) {
         Ok(Some(text)) => Resp::Bulk(text.clone()),

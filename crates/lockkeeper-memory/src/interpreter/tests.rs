@@ -1,4 +1,4 @@
-//! What a script sees and what its values become, each point as a Redis server does it.
+//! What a script sees and how its values are converted, each point as on a Redis server.
 
 use lockkeeper_core::store::{StoreError, Value};
 

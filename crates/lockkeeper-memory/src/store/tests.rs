@@ -1,4 +1,4 @@
-//! The seam's contract and what tests may do to the server.
+//! The contract of a store, and what tests may do to the server.
 
 use std::time::Duration;
 

@@ -1,21 +1,21 @@
-//! When two replies are alike: equal, but for clocks; and with a server of another version than the one that the embedded
-//! engine is like, errors by their code word.
+//! When two replies count as equal: clocks may differ a little. With a server of another version than the engine's model, only the
+//! codes of errors are compared.
 
 use lockkeeper_core::store::Value;
 
 use crate::Reply;
 use crate::step::SHORTEST_TTL;
 
-/// What a server says that it is: `redis 7.0.15`.
+/// The version that a server reports: `redis 7.0.15`.
 pub(crate) struct Version(pub(crate) String);
 
 impl Version {
-    /// Whether the embedded engine speaks as this one does, to the letter.
+    /// Whether the embedded engine gives exactly the answers of this version.
     pub(crate) fn is_the_model(&self) -> bool {
         self.0.starts_with("redis 7.0.")
     }
 
-    /// Whether `redis.call` fails with a text, not yet with a table.
+    /// Whether `redis.call` fails with a text instead of a table.
     pub(crate) fn fails_with_text(&self) -> bool {
         self.0.starts_with("redis 6.")
     }
@@ -32,7 +32,7 @@ impl Version {
         }
     }
 
-    /// Equal, but for clocks.
+    /// Equal except for clocks.
     fn values_alike(&self, ours: &Value, theirs: &Value) -> bool {
         match (ours, theirs) {
             (Value::List(ours), Value::List(theirs)) => {
@@ -54,7 +54,7 @@ impl Version {
     }
 }
 
-/// What `pcall(redis.call, …)` has caught, by one of the shapes of a step: a table here, a text there.
+/// What `pcall(redis.call, …)` has caught, in one of the shapes of a step: a table on our side, a text on theirs.
 fn kind_of_failure(ours: &[Value], theirs: &[Value]) -> bool {
     let kind = |value: &Value, kind: &str| value.as_str() == Some(kind);
     match (ours, theirs) {
@@ -65,14 +65,14 @@ fn kind_of_failure(ours: &[Value], theirs: &[Value]) -> bool {
     }
 }
 
-/// Two texts of errors in a list, where the seam has no errors.
+/// Two texts of errors in a list, where the store has no errors.
 fn errors_alike(ours: &[u8], theirs: &[u8]) -> bool {
     let code = |text| str::from_utf8(text).ok().and_then(code);
     code(ours).is_some_and(|ours| code(theirs) == Some(ours))
 }
 
-/// The code word of an error; `None` of a text that is none. Redis 6.2 says in front where a script has failed, and writes
-/// no code word where its own Lua functions fail.
+/// The code of an error; `None` for a text that is no error. Redis 6.2 puts the place of the failure in the script before the
+/// error, and writes no code when its own Lua functions fail.
 fn code(text: &str) -> Option<&str> {
     const PLACES: [&str; 2] = ["@user_script:", "=[C]:"];
     let outside = text.strip_prefix("ERR Error running script");
@@ -94,8 +94,8 @@ fn code(text: &str) -> Option<&str> {
     is_code.then_some(word).or(failed.then_some("ERR"))
 }
 
-/// Equal, but for clocks among what blanks and colons part: a message has a token, a waiter's entry a time, and a value a token with
-/// flags behind it.
+/// Equal except for clocks, in texts split at blanks and colons: a message contains a token, a waiter's entry a time, and a value a
+/// token followed by flags.
 pub(crate) fn texts_alike(ours: &[u8], theirs: &[u8]) -> bool {
     let parts = |text: &[u8]| -> Vec<Vec<u8>> {
         let parts = text.split(|byte| b" :".contains(byte));
@@ -125,7 +125,8 @@ pub(crate) fn texts_alike(ours: &[u8], theirs: &[u8]) -> bool {
                 })
 }
 
-/// Ten seconds apart at most, in ms from the shortest ttl that a step uses on, and in µs for a token that is a time.
+/// Numbers that are at most ten seconds apart: in ms if they are at least about the shortest ttl of the steps, in µs if they are
+/// tokens, which are times.
 fn clocks_alike(ours: i64, theirs: i64) -> bool {
     const TOKENS: i64 = 1_000_000_000_000_000;
     let apart = ours.abs_diff(theirs);

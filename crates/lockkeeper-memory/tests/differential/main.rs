@@ -1,8 +1,8 @@
-//! The embedded engine beside a real server: the same commands and the same shipped scripts, in random sequences, must
-//! answer the same and send the same messages. Clocks are compared roughly, everything else exactly with a Redis 7.0, which
-//! the embedded engine is like, and with other versions but for the wording of errors.
+//! Compares the embedded engine with a real server: for random sequences of the same commands and the same shipped scripts, both
+//! must give the same answers and send the same messages. Clocks are compared roughly. Everything else must be equal with a Redis
+//! 7.0, the engine's model; with other versions, only the wording of errors may differ.
 //!
-//! Beside the server of all tests these are the ones that `LOCKKEEPER_TEST_SERVERS` names.
+//! Besides the server of all tests, the servers that `LOCKKEEPER_TEST_SERVERS` names are used.
 
 #![cfg(unix)] // the server listens on a unix socket
 #![expect(
@@ -30,7 +30,7 @@ use crate::embedded::Embedded;
 use crate::server::Server;
 use crate::step::Step;
 
-/// Every sequence has a seed of its own, this one plus its number, so that one that failed can be run alone.
+/// Every sequence has its own seed, this one plus its number, so that a failed one can be run alone.
 const SEED: u64 = 0x10C4;
 const SEQUENCES: u64 = 2_500;
 const STEPS: usize = 25;
@@ -38,19 +38,19 @@ const STEPS: usize = 25;
 /// A reply, or the text of an error reply.
 type Reply = Result<Value, String>;
 
-/// What can be asked of either side.
+/// What both sides can do.
 trait Side {
     fn execute(&mut self, words: &[String]) -> Reply;
     fn flush_scripts(&mut self);
-    /// The messages on [`step::CHANNEL`] since the last asking.
+    /// The messages on [`step::CHANNEL`] since the last call.
     fn messages(&mut self) -> Vec<Vec<u8>>;
 }
 
-/// What the test of random sequences has seen.
+/// What the test of random sequences has covered.
 #[derive(Default)]
 struct Seen {
     replies: u64,
-    /// Of those, how many a script gave.
+    /// How many of them a script gave.
     scripts: u64,
     statuses: HashSet<Status>,
 }
@@ -86,7 +86,7 @@ fn compare_sequences(program: Option<&PathBuf>) {
     );
     assert!(seen.scripts >= 50_000, "{} scripts", seen.scripts);
     for status in lockkeeper_lua::ALL.iter().flat_map(|script| script.replies) {
-        // What a server says of itself is not compared, nor for how long it has been up.
+        // What a server says about itself, and its uptime, are not compared.
         let of_itself = matches!(status, Status::Server | Status::Quarantined);
         assert!(
             seen.statuses.contains(status) || of_itself,
@@ -106,7 +106,7 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
         3 => Some("once/"),
         6 => Some("latch/"),
         7 => Some("election/"),
-        // An RLock and an RReadWriteLock exclude one another from a name.
+        // A name that is an RLock cannot be an RReadWriteLock, and the other way round.
         8 if number.is_multiple_of(2) => Some("redisson/rwlock"),
         8 => Some("redisson/"),
         9 => Some("redisson/permits/"),
@@ -125,7 +125,7 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
             panic!("seed {SEED} + {number}: {step:?}: {theirs:?}\nafter {before:#?}");
         }
         if let Ok(Value::List(fields)) = &theirs {
-            // The status, and behind that of a batch one for each item, maybe with fields of its own.
+            // The status, and in a batch one for each item after it, which may have its own fields.
             let outcome = |field: &Value| match field {
                 Value::List(item) => item.first().and_then(Value::as_str).and_then(Status::parse),
                 word => word.as_str().and_then(Status::parse),
@@ -145,7 +145,7 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
     );
 }
 
-/// Whatever lies under their keys, the scripts of locks and batches have an answer to it.
+/// Whatever is under their keys, the scripts of locks and batches have an answer.
 fn answers_anything(step: &Step, reply: &Reply) -> bool {
     let (Some(script), Err(error)) = (step.script(), reply) else {
         return true;

@@ -1,5 +1,5 @@
-//! A real server, as the other side, over the few lines of RESP2 that show its replies, errors and messages unchanged. The
-//! testkit's own client is not exact about errors and bytes, and opens a connection for every command.
+//! A real server, as the other side, over a few lines of RESP2 that show its replies, errors and messages unchanged. The testkit's
+//! own client is not exact about errors and bytes, and opens a connection for every command.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,20 +14,20 @@ use crate::compare::Version;
 use crate::step::{CHANNEL, GRANTS};
 use crate::{Reply, Side};
 
-/// Ends what a subscriber reads: nothing else publishes it.
+/// Marks the end for a subscriber: nothing else publishes it.
 const END: &str = "end of messages";
 
 pub(crate) struct Server {
     commands: Connection,
     messages: Connection,
-    /// Ends with this.
+    /// The server, which ends when this is dropped.
     _process: Process,
 }
 
 impl Server {
-    /// Starts a program; `None`: the one that all tests use.
+    /// Starts a program; `None` means the one that all tests use.
     pub(crate) fn start(program: Option<&PathBuf>) -> Self {
-        // For the start only: the process lives on without a runtime, and ends without one.
+        // Only for the start: the process lives on without a runtime, and ends without one.
         let runtime = Runtime::new().unwrap();
         let mut options = Process::options();
         if let Some(program) = program {
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// No key and no script is left.
+    /// Removes every key and every script.
     pub(crate) fn empty(&mut self) {
         self.commands.execute(&["FLUSHALL"]).unwrap();
         self.flush_scripts();
@@ -119,7 +119,7 @@ impl Connection {
         Ok(match kind {
             "+" => Value::Bytes(rest.into()),
             ":" => Value::Integer(rest.parse().unwrap()),
-            // Where a script failed is told behind its error; the embedded engine does not say.
+            // A server adds the place of the failure in the script after the error; the embedded engine does not.
             "-" => return Err(rest.split(" script: ").next().unwrap_or(rest).to_owned()),
             "$" | "*" if rest == "-1" => Value::Nil,
             "$" => {
@@ -130,7 +130,7 @@ impl Connection {
             }
             "*" => {
                 let number: usize = rest.parse().unwrap();
-                // The seam has no error within an array; both sides put its text there.
+                // The store has no errors within an array; both sides put the error's text there.
                 let item = |_| self.read().unwrap_or_else(|text| Value::Bytes(text.into()));
                 Value::List((0..number).map(item).collect())
             }

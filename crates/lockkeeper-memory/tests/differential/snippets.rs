@@ -1,10 +1,10 @@
-//! Small scripts, each a point where an embedded Lua and Redis' could part. `KEYS[1]` is `k`, `ARGV[1]` is `arg`.
+//! Small scripts, each for a point in which the embedded Lua and Redis's could differ. `KEYS[1]` is `k`, `ARGV[1]` is `arg`.
 //!
-//! Not among them: `error({ x = 1 })`, a table without `err`, which ends a server of version 7.0 with a crash.
+//! Left out: `error({ x = 1 })`, a table without `err`, which crashes a server of version 7.0.
 
 use crate::compare::Version;
 
-/// Whether a version is known to answer this otherwise than by the wording of an error. No script of ours does any of it.
+/// Whether a version is known to answer this differently, beyond the wording of an error. No script of ours does any of this.
 pub(crate) fn is_different(version: &Version, snippet: &str) -> bool {
     let known = if version.is_the_model() {
         &[][..]
@@ -16,14 +16,14 @@ pub(crate) fn is_different(version: &Version, snippet: &str) -> bool {
     known.contains(&snippet)
 }
 
-/// The dash is part of the text; a table is no error, and makes one of the handler's own; there is `print`.
+/// The dash is part of the text; a table is no error and causes one in the error handler; `print` exists.
 const IN_6_2: &[&str] = &[
     "return redis.error_reply('-CODE text')",
     "error({ err = 'BAD thing' })",
     "return print",
 ];
 
-/// There is `os`, with nothing but its clock.
+/// `os` exists, with nothing but its clock.
 const SINCE_7_2: &[&str] = &["return os"];
 
 pub(crate) const SNIPPETS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! The random steps: commands as a client writes them or as a script gives them, and the shipped scripts.
+//! The random steps: commands, from a client or inside a script, and the shipped scripts.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use lockkeeper_lua::Script;
 
 use crate::{Reply, Side};
 
-/// Where both sides listen.
+/// The channel on which both sides listen.
 pub(crate) const CHANNEL: &str = "wake";
-/// Where the client of two of the claims is told of grants, if the stem is that channel. They listen there too.
+/// The channel for grants to the client of two of the claims, if the stem is that channel. Both sides listen there too.
 pub(crate) const GRANTS: &str = "wake:67e55044-10b1-426f-9247-bb680e5fe0c8";
 
-/// Ttls differ by more than two clocks can, so that a wrong one is seen. Milliseconds.
+/// Ttls differ by more than two clocks can, so that a wrong one is noticed. Milliseconds.
 pub(crate) const SHORTEST_TTL: i64 = 100_000;
 const TTLS: &[&str] = &["100000", "200000", "300000"];
-/// What is not a number of milliseconds, at least not to Redis, or is over at once.
+/// Values that are no number of milliseconds, at least not to Redis, or that have passed at once.
 const ODD_TTLS: &[&str] = &[
     "0",
     "-1",
@@ -32,7 +32,7 @@ const ODD_TTLS: &[&str] = &[
     "9223372036854775808",
 ];
 
-/// The same keys for scripts and commands, so that scripts meet what they did not write.
+/// Scripts and commands use the same keys, so that scripts find data that they did not write.
 const KEYS: &[&str] = &[
     "main",
     "counter",
@@ -49,7 +49,7 @@ const KEYS: &[&str] = &[
     ENDS,
     COUNTED,
 ];
-/// Among them what the scripts write, and what looks like it.
+/// Some are values that the scripts write, some only look like them.
 const VALUES: &[&str] = &[
     "a",
     "b",
@@ -75,7 +75,7 @@ const VALUES: &[&str] = &[
     "semaphore 1/2/3 a 7",
     "mutex * 9 9 9 x",
 ];
-/// What no client of ours writes, and what one does: only that can be revoked.
+/// Claims that no client of ours writes, and claims that one does: only the latter can be revoked.
 const CLAIMS: &[&str] = &[
     "a",
     "b",
@@ -84,26 +84,26 @@ const CLAIMS: &[&str] = &[
     "67e55044-10b1-426f-9247-bb680e5fe0c8:7/00c0ffee00c0ffee",
 ];
 const FIELDS: &[&str] = &["f", "g", "h", "seen", "grace", "o:a", "claim"];
-/// A sorted set by the two sides' clocks: those of the same millisecond here may differ there, and stand in another order.
+/// A sorted set ordered by the clocks of the two sides: members with the same millisecond here may differ there, in another order.
 const HOLDERS: &str = "holders";
-/// Another one: when permits of a semaphore of Redisson's end.
+/// Another one: the ends of the permits of a Redisson semaphore.
 const ENDS: &str = "ends";
-/// Of a sorted set whose empty member has a ttl for its score: a short one would be over on one side first.
+/// A sorted set whose empty member has a ttl as its score: a short one would end on one side first.
 const COUNTED: &str = "counted";
-/// Of a sorted set to whose scores a script adds.
+/// A sorted set to whose scores a script adds.
 const TIMEOUTS: &str = "timeouts";
 const SCORES: &[&str] = &["1", "2", "-3", "9007199254740992"];
-/// Of keys, also some that nobody would write.
+/// Patterns for keys, including some that nobody would write.
 const PATTERNS: &[&str] = &[
     "*", "", "main", "*e*", "??ne?", "[a-g]*", "[^f]tate", "[g-f]*", "*[e", "\\main", "m**n", "\\",
     "q*u*e",
 ];
-/// Nothing seen yet, and a token later than any clock's.
+/// No token seen yet, and a token later than any clock's.
 const FLOORS: &[&str] = &["0", "5000000000000000", "x"];
-/// The first token that is drawn above the later one of these.
+/// The first token that is drawn above the larger of these.
 const BEHIND_THE_FLOOR: &str = "5000000000000001";
 
-/// How a script gives the command in `ARGV` and what it returns.
+/// How a script runs the command in `ARGV` and what it returns.
 const SHAPES: &[&str] = &[
     "return redis.call(unpack(ARGV))",
     "return redis.pcall(unpack(ARGV))",
@@ -117,18 +117,18 @@ const SHAPES: &[&str] = &[
      return { redis.pcall(unpack(words)), 'end' }",
 ];
 
-/// One thing done to both sides.
+/// One thing that is done to both sides.
 pub(crate) enum Step {
     FlushScripts,
     Execute {
         words: Vec<String>,
-        /// A server promises no order of the fields of a hash.
+        /// A server promises no order for the fields of a hash.
         unordered: bool,
     },
 }
 
 impl Step {
-    /// Anything; or, of a name that is left to one kind, mostly what that does, or queues would be rare and short.
+    /// A random step. In a sequence for one kind, mostly a script of that kind; otherwise queues would be rare and short.
     pub(crate) fn random(random: &mut Rng, kind: Option<&str>) -> Self {
         if let Some(kind) = kind
             && random.u8(0..10) > 0
@@ -158,7 +158,7 @@ impl Step {
         }
     }
 
-    /// What a sequence leaves behind: every key's type, value and time left.
+    /// What a sequence leaves behind: the type, value and remaining time of every key.
     pub(crate) fn looks() -> impl Iterator<Item = Self> {
         let commands = ["TYPE", "PTTL", "GET", "HGETALL", "LRANGE", "ZRANGE"];
         commands.into_iter().flat_map(|command| {
@@ -184,7 +184,7 @@ impl Step {
         Self::Execute { words, unordered }
     }
 
-    /// Whether it runs a script, one of its own or a shipped one.
+    /// Whether it runs a script, shipped or not.
     pub(crate) fn is_script(&self) -> bool {
         let Self::Execute { words, .. } = self else {
             return false;
@@ -233,7 +233,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// Any order of the items, also of lists within.
+/// Sorts the items, including those of nested lists.
 fn sorted(value: Value) -> Value {
     let Value::List(items) = value else {
         return value;
@@ -243,8 +243,8 @@ fn sorted(value: Value) -> Value {
     Value::List(items)
 }
 
-/// What orders two items alike on both sides, whatever their clocks show and is left of their leases: the text first without its
-/// long numbers.
+/// A key that orders two items alike on both sides, whatever their clocks show and however much of their leases is left: the text
+/// without its long numbers comes first.
 fn without_clocks(item: &Value) -> (Vec<String>, String) {
     let text = match item {
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -256,8 +256,8 @@ fn without_clocks(item: &Value) -> (Vec<String>, String) {
     (parts.collect(), text)
 }
 
-/// A shipped script by its text or its SHA-1, the keys in their places; and whether its reply is in the order of a hash.
-/// Its name begins with `kind`; an election is led by the scripts of any lock too.
+/// A shipped script as text or SHA-1, with its keys in place, and whether its reply is in the order of a hash. Its name begins with
+/// `kind`; for an election, the scripts of all locks count too.
 fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
     let scripts = lockkeeper_lua::ALL
         .iter()
@@ -265,11 +265,11 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             let leads = kind == "election/" && script.name.starts_with("lock/");
             script.name.starts_with(kind) || leads
         })
-        // What it says of itself a server says of no other.
+        // A server's description of itself differs from every other's.
         .filter(|script| **script != &lockkeeper_lua::server::DESCRIBE);
     let scripts: Vec<_> = scripts.collect();
     let script = scripts[random.usize(..scripts.len())];
-    // A batch of several items on one key: what the first has done the next must see.
+    // A batch of several items on one key: the next item must see what the previous one did.
     let items = if script.batch { random.usize(1..4) } else { 1 };
     let mut words = match random.bool() {
         true => vec!["EVAL", script.source],
@@ -287,7 +287,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "claim" => one(random, CLAIMS),
             "ttl" | "waiter_ttl" | "wait" => one(random, TTLS),
             "tombstone_ttl" | "late_ttl" => one(random, &["0", "100000"]),
-            // The two sides have not been up for the same time: neither is out.
+            // The two sides have different uptimes: with zero, neither is quarantined.
             "longest" => "0",
             "queue_limit" => one(random, &["-1", "-1", "0", "1", "1", "1", "poll"]),
             "floor" | "proposal" => one(random, FLOORS),
@@ -330,10 +330,10 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "first" | "last" => index(random),
             "cursor" => one(random, &["0", "0", "0", "x"]),
             "pattern" => one(random, PATTERNS),
-            // All keys at once: pages end elsewhere here and there.
+            // All keys on one page: the pages of the two sides end at different keys.
             "count" => one(random, &["1000", "1000", "0", "x"]),
             "channel" => one(random, &[CHANNEL, CHANNEL, "elsewhere"]),
-            // Nobody lacks a right here.
+            // Every right is granted here.
             "main" => one(random, KEYS),
             "wake" | "grant" | "client" => CHANNEL,
             other => panic!("{}: what is {other}?", script.name),
@@ -348,7 +348,7 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
     (owned(&words), unordered.contains(script))
 }
 
-/// A command, now and then with a word too many or too few.
+/// A command, sometimes with a word too many or too few.
 fn command(random: &mut Rng) -> Vec<String> {
     let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
     let in_order = if [HOLDERS, ENDS].contains(&key) {
@@ -451,7 +451,7 @@ fn ttl(random: &mut Rng) -> &'static str {
     one(random, ttls)
 }
 
-/// A name with more waiters without a sign of life than one run of a script drops.
+/// A name with more dead waiters than one run of a script drops.
 fn many_dead(random: &mut Rng) -> Vec<String> {
     const SCRIPT: &str = "redis.call('DEL', KEYS[2])
         redis.call('SET', KEYS[1], 'fair * 0 0 0 0 -e -', 'PX', 300000)
@@ -483,13 +483,13 @@ fn member(random: &mut Rng) -> &'static str {
     one(random, members)
 }
 
-/// Of a claim, or a number to be found in a list.
+/// The owner of a claim, or a number to find in a list.
 fn owner(random: &mut Rng) -> &'static str {
     let owners = ["a", "b", "1", "67e55044-10b1-426f-9247-bb680e5fe0c8:7"];
     owners[random.usize(..owners.len())]
 }
 
-/// Every claim with every share and flag that a script gives it.
+/// Every claim with every share and flag that a script can give it.
 fn members() -> impl Iterator<Item = String> {
     let flags = ["", "r", "c"].into_iter();
     let shares = ["x", "1", "1/2", "2/2"];
@@ -502,7 +502,7 @@ fn index(random: &mut Rng) -> &'static str {
     one(random, INDEXES)
 }
 
-/// Never below zero, where servers differ: of Redis nothing comes, of Valkey 9.1 something.
+/// Never negative, because servers differ there: Redis returns nothing, Valkey 9.1 something.
 fn offset(random: &mut Rng) -> &'static str {
     index(random).trim_start_matches('-')
 }

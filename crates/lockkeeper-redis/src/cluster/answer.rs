@@ -1,19 +1,19 @@
-//! What a node of a cluster answers instead of running a script. In each case it has executed nothing.
+//! What a cluster node answers instead of running a script. In each case it has executed nothing.
 
 use super::map::Endpoint;
 
 /// What to do about an error reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The slot is another node's: send it there, and later ones too.
+    /// Another node has the slot: send this request there, and later ones too.
     Moved(Endpoint),
-    /// The slot is on its way, and this one's keys are there already: send this one there, behind an `ASKING`.
+    /// The slot is migrating, and this request's keys are on the new node already: send this request there, after an `ASKING`.
     Ask(Endpoint),
-    /// The slot is on its way, and its keys are on both sides: send it again a little later.
+    /// The slot is migrating, and the request's keys are on both nodes: send it again a little later.
     TryAgain,
-    /// The node serves nobody just now, and may no longer be the one to ask.
+    /// The node serves no requests just now, and may no longer be the right one.
     NotNow,
-    /// It is about this request alone.
+    /// It concerns this request only.
     Other,
 }
 

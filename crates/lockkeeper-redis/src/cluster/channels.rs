@@ -1,8 +1,8 @@
 //! Subscriptions: each channel is subscribed to on the node that has its slot, and follows the slot.
 //!
-//! In the right place it hears the very node that runs the scripts of its name, without a way between, and whoever counts there
-//! who listens counts it. In a wrong place a classic subscription still hears, for a classic message reaches every node by the
-//! bus between them; a sharded one is refused there, and is gone when its slot is.
+//! In the right place, a subscription gets its messages directly from the node that runs the scripts of its name, and that node
+//! counts it among its subscribers. In a wrong place a classic subscription still gets them, because a classic message reaches
+//! every node over the cluster bus. A sharded one is refused there, and ends when its slot moves.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,17 +16,17 @@ use super::answer::Answer;
 use super::map::NodeId;
 use crate::connection::Verb;
 
-/// How often a subscription is begun anew that its slot has run away from.
+/// How often a subscription is retried because its slot has moved.
 const ATTEMPTS: u32 = 5;
 
-/// The pause before the second new beginning, while nodes do not agree; each further one is twice as long.
+/// The pause before the second retry, while nodes disagree; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Where each channel is subscribed to.
+/// The node on which each channel is subscribed.
 #[derive(Debug, Default)]
 pub(crate) struct Channels(Mutex<BTreeMap<String, NodeId>>);
 
-/// A channel whose slot has another owner.
+/// A channel whose slot has a new owner.
 #[derive(Debug)]
 pub(crate) struct Stray {
     channel: String,
@@ -39,7 +39,7 @@ impl Channels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends every channel where `owner` says its slot is; those that have to move.
+    /// Assigns every channel to the node where `owner` says its slot is; returns those that have to move.
     pub(crate) fn stray(&self, owner: impl Fn(u16) -> Option<NodeId>) -> Vec<Stray> {
         let mut strays = Vec::new();
         for (channel, node) in self.lock().iter_mut() {
@@ -69,7 +69,7 @@ pub(crate) async fn subscribe(shared: &Arc<Shared>, channel: &str) -> Result<(),
         }
         let stayed = {
             let mut channels = shared.channels.lock();
-            // Moved meanwhile: that did not fail, so where it is now it shall be.
+            // If it was moved meanwhile, the move has not failed: the channel stays on its new node.
             let stayed = channels.get(channel) == Some(&id);
             if stayed {
                 channels.remove(channel);
@@ -79,7 +79,7 @@ pub(crate) async fn subscribe(shared: &Arc<Shared>, channel: &str) -> Result<(),
         if let Answer::Moved(endpoint) = Answer::read(trouble.message(), &node.endpoint) {
             shared.change(|map| map.hint(slot_of(channel), &endpoint));
             shared.alarm.notify_one();
-            // No word of a server that it will not have it: that would end waiting on the channel for all.
+            // Not reported as a server's refusal: that would end the waiting of everybody on the channel.
             trouble =
                 StoreError::not_sent(format!("nobody admits to have slot {}", slot_of(channel)));
             continue;
@@ -93,7 +93,7 @@ pub(crate) async fn subscribe(shared: &Arc<Shared>, channel: &str) -> Result<(),
     Err(trouble)
 }
 
-/// The caller is told that it has no subscription, so none is kept where the channel was sent meanwhile.
+/// The caller gets an error, so no subscription may remain where the channel was moved meanwhile.
 fn forget(shared: &Arc<Shared>, channel: &str) {
     let mut channels = shared.channels.lock();
     if let Some(node) = channels.remove(channel).and_then(|id| shared.node(id)) {
@@ -110,7 +110,7 @@ pub(crate) async fn unsubscribe(shared: &Arc<Shared>, channel: &str) -> Result<(
     }
 }
 
-/// Subscribes to channels where they are now, tells when that is done, and only then leaves the places where they were.
+/// Subscribes to channels on their new nodes, unsubscribes on the old ones only after that, and reports when all is done.
 pub(crate) async fn follow(shared: Arc<Shared>, strays: Vec<Stray>) {
     let mut moves = tokio::task::JoinSet::new();
     for stray in strays {
@@ -124,7 +124,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, strays: Vec<Stray>) {
     shared.events.missed();
 }
 
-/// Subscribes to a channel where it has to be, unless it has to be elsewhere meanwhile.
+/// Subscribes to a channel on its new node, unless it has moved again meanwhile.
 async fn settle(shared: &Arc<Shared>, stray: &Stray) {
     let channel = &stray.channel;
     let stays = || shared.channels.lock().get(channel) == Some(&stray.to);
@@ -142,7 +142,8 @@ async fn settle(shared: &Arc<Shared>, stray: &Stray) {
             return;
         };
         tracing::debug!(channel, %error, "cannot subscribe on the slot's new node yet");
-        // A node that does not know yet that the slot is its own. It looks after what is not there in time, too.
+        // MOVED: a node that does not know yet that it owns the slot. A later heartbeat of the node would retry a missing channel
+        // too.
         if error.code() != Some("MOVED") {
             return;
         }
@@ -150,10 +151,10 @@ async fn settle(shared: &Arc<Shared>, stray: &Stray) {
     }
 }
 
-/// Unsubscribes where a channel need not be any more. Nobody waits for it: the node may be gone.
+/// Unsubscribes on a node where a channel is no longer needed. Does not wait for the result: the node may be gone.
 fn leave(shared: &Arc<Shared>, channel: &str, id: NodeId) {
     let node = shared.node(id);
-    // Posted while nobody can send the channel back there: who does so later comes later in that line.
+    // Posted under the lock, so that the channel cannot be moved back there before: a later move is later in the queue too.
     let channels = shared.channels.lock();
     let verb = match channels.get(channel) {
         Some(there) if *there == id => return,
@@ -165,7 +166,7 @@ fn leave(shared: &Arc<Shared>, channel: &str, id: NodeId) {
     }
 }
 
-/// Waits a little the third time, a little longer each further one.
+/// Waits a little the third time, longer each further time.
 async fn pause(times: u32) {
     if times > 1 {
         sleep(PAUSE * 2_u32.pow(times - 2)).await;

@@ -1,9 +1,9 @@
-//! Which node has which slot. Pure: what nodes say goes in, where to send comes out.
+//! Which node has which slot. Pure: statements of nodes go in, the node to send to comes out.
 //!
-//! Nodes do not learn of a change at the same time, and one that was cut off, or stopped for a while, says what was so
-//! before. Every claim to a slot carries the claimant's *configuration epoch*, by which the nodes themselves settle who has
-//! it: the larger one wins. So does it here, and an answer from the past takes nothing back. `CLUSTER NODES` is the one
-//! command that tells it, in every version.
+//! Nodes do not learn of a change at the same time, and one that was cut off, or stopped for a while, repeats the old state. Every
+//! claim to a slot carries the claimant's *configuration epoch*, by which the nodes themselves decide who has the slot: the larger
+//! one wins. The map uses the same rule, so an old answer cannot undo a newer one. `CLUSTER NODES` is the only command that shows
+//! the epochs in every version.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +16,12 @@ pub(crate) const SLOTS: u16 = 16_384;
 /// Where a node listens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Endpoint {
-    /// IPv6 addresses stand without brackets.
+    /// IPv6 addresses are without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// A node as the map knows it; its number stays the same.
+/// The number of a node in the map; it never changes.
 pub(crate) type NodeId = u32;
 
 /// Whether nodes are reached by the host names that they announce, or by their addresses.
@@ -31,18 +31,18 @@ pub(crate) enum By {
     Address,
 }
 
-/// What one node says about all of them.
+/// What one node says about all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View(Vec<Member>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Member {
-    /// Where it is reached.
+    /// Where to reach it.
     endpoint: Endpoint,
-    /// What it is called besides: by its name if it is reached by its address, or the other way round.
+    /// Its other endpoint: by its name if it is reached by its address, or the other way round.
     alias: Option<Endpoint>,
     epoch: u64,
-    /// First and last of each range.
+    /// First and last slot of each range.
     slots: Vec<(u16, u16)>,
 }
 
@@ -50,10 +50,10 @@ struct Member {
 #[derive(Debug)]
 pub(crate) struct Map {
     endpoints: Vec<Endpoint>,
-    /// What nodes are called besides, by the last word of any of them.
+    /// The other endpoints of nodes, by the latest statement of any node.
     aliases: BTreeMap<Endpoint, NodeId>,
     owners: Vec<Option<Owner>>,
-    /// Everybody whom the last view named, replicas too.
+    /// Every node that the last view named, including replicas.
     members: Vec<NodeId>,
 }
 
@@ -64,7 +64,7 @@ struct Owner {
 }
 
 impl View {
-    /// Reads an answer to `CLUSTER NODES` that came from `asked`; `None` if it is no such answer.
+    /// Reads the answer of `asked` to `CLUSTER NODES`; `None` if it is no such answer.
     pub(crate) fn read(text: &str, asked: &Endpoint, by: By) -> Option<Self> {
         let lines = text.lines().filter(|line| !line.is_empty());
         let members: Option<Vec<Option<Member>>> =
@@ -74,8 +74,8 @@ impl View {
     }
 }
 
-/// `<id> <ip:port@bus[,hostname[,…]]> <flags> <primary> <ping> <pong> <epoch> <link> <slot> <first-last> …`. The inner `None` is
-/// a node that nobody can talk to.
+/// `<id> <ip:port@bus[,hostname[,…]]> <flags> <primary> <ping> <pong> <epoch> <link> <slot> <first-last> …`. The inner `None` is a
+/// node that cannot be reached by anyone.
 fn member(line: &str, asked: &Endpoint, by: By) -> Option<Option<Member>> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, address, flags, _, _, _, epoch, _, slots @ ..] = &words[..] else {
@@ -90,7 +90,7 @@ fn member(line: &str, asked: &Endpoint, by: By) -> Option<Option<Member>> {
     let mut parts = address.split(',');
     let address = parts.next()?.split('@').next()?;
     let address = Endpoint::read(address, asked)?;
-    // Behind it stand further facts, as in `shard-id=…`.
+    // More facts may follow, as in `shard-id=…`.
     let name = parts
         .next()
         .filter(|name| !matches!(*name, "" | "?") && !name.contains('='));
@@ -103,7 +103,7 @@ fn member(line: &str, asked: &Endpoint, by: By) -> Option<Option<Member>> {
         (name, _) => (address, name),
     };
     let primary = flags.split(',').any(|flag| flag == "master");
-    // In brackets: a slot on its way, which the owner lists among its own as well.
+    // In brackets: a migrating slot, which its owner also lists among its own.
     let slots = slots
         .iter()
         .filter(|slot| primary && !slot.starts_with('['));
@@ -123,7 +123,7 @@ fn range(text: &str) -> Option<(u16, u16)> {
 }
 
 impl Endpoint {
-    /// Reads `host:port` as nodes write it. Without a host, or with `?` for one, it is the node that was asked.
+    /// Reads `host:port` as nodes write it. No host, or `?`, means the node that was asked.
     pub(crate) fn read(text: &str, asked: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host
@@ -143,7 +143,7 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// The node there, logged in to as `template` is.
+    /// The target of the node, with the login of `template`.
     pub(crate) fn target(&self, template: &Target) -> Target {
         template.elsewhere(Address::tcp(&self.host, self.port))
     }
@@ -184,7 +184,7 @@ impl Map {
         has.filter_map(|(node, _)| node.try_into().ok()).collect()
     }
 
-    /// How many slots nobody has.
+    /// How many slots have no node.
     pub(crate) fn unserved(&self) -> usize {
         self.owners.iter().filter(|owner| owner.is_none()).count()
     }
@@ -194,12 +194,12 @@ impl Map {
         self.endpoints.get(node as usize)
     }
 
-    /// Where to ask when nobody answers: everybody who was named, replicas too.
+    /// Where to ask when no node answers: every node that was named, including replicas.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Endpoint> {
         self.members.iter().filter_map(|&node| self.endpoint(node))
     }
 
-    /// The number of the node that is called so, or at `endpoint`; a new one if need be.
+    /// The number of the node with this endpoint or alias; a new number if it is unknown.
     pub(crate) fn node_at(&mut self, endpoint: &Endpoint) -> NodeId {
         let known = self.aliases.get(endpoint).copied();
         known.unwrap_or_else(|| self.node_reached_at(endpoint))
@@ -214,7 +214,7 @@ impl Map {
         NodeId::try_from(node).unwrap_or(NodeId::MAX)
     }
 
-    /// A node has said who has the slot. That is good until a view says otherwise.
+    /// A node has said which node has the slot. That holds until a view says otherwise.
     pub(crate) fn hint(&mut self, slot: u16, endpoint: &Endpoint) -> NodeId {
         let node = self.node_at(endpoint);
         let owner = &mut self.owners[usize::from(slot % SLOTS)];
@@ -223,7 +223,7 @@ impl Map {
         node
     }
 
-    /// Takes in what a node says; whether a slot has another owner now.
+    /// Merges what a node says; returns whether a slot has a new owner.
     pub(crate) fn merge(&mut self, view: &View) -> bool {
         let members = view.0.iter();
         self.members = members
@@ -243,7 +243,7 @@ impl Map {
         changed
     }
 
-    /// A node is said to have a slot by an epoch; whether that is news.
+    /// A node claims a slot, with an epoch; returns whether that is news.
     fn claim(&mut self, slot: u16, node: NodeId, epoch: u64) -> bool {
         let owner = &mut self.owners[usize::from(slot)];
         let before = *owner;
@@ -255,7 +255,7 @@ impl Map {
                 });
                 return false;
             }
-            // Unless the cluster has forgotten the one that outbids it.
+            // Unless the cluster has forgotten the node whose epoch is larger.
             Some(current) if current.epoch > epoch && self.members.contains(&current.node) => {
                 return false;
             }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_a_real_server_is_read() {
-        // redis-server 7.0.15, a slot on its way, one node down.
+        // redis-server 7.0.15, with a migrating slot and one node down.
         let text = "\
             07c37df 127.0.0.1:30004@31004,hostname4 slave e7d1eec 0 1426238317239 4 connected\n\
             67ed2db 127.0.0.1:30002@31002,,shard-id=x master - 0 1426238316232 2 connected 5461-10922\n\
@@ -337,7 +337,7 @@ mod tests {
             map.merge(&View::read(text, &at(9), by).unwrap());
             let shown: Vec<String> = map.members().map(ToString::to_string).collect();
             assert_eq!(shown, [first, "10.0.0.2:2", "10.0.0.3:3"]);
-            // A redirection names it in either way.
+            // A redirection may use either name.
             for name in ["one.example:1", "10.0.0.1:1"] {
                 let named = Endpoint::read(name, &at(9)).unwrap();
                 assert_eq!(Some(map.hint(15, &named)), map.owner(5), "{name}");
@@ -361,7 +361,7 @@ mod tests {
     fn a_slot_that_was_given_away_before_its_old_owner_rose_is_found() {
         let mut map = Map::new();
         map.merge(&view(&[(1, 1, "0-9"), (2, 2, "10-19")]));
-        // The first gave slot 5 to the second, epoch 3, and was then given slot 15, epoch 4.
+        // The first node gave slot 5 to the second (epoch 3), and then got slot 15 (epoch 4).
         assert!(map.merge(&view(&[(1, 4, "0-4 6-9 15"), (2, 3, "5 10-14 16-19")])));
         assert_eq!((owner(&map, 5), owner(&map, 15)), (Some(2), Some(1)));
     }

@@ -1,8 +1,8 @@
-//! A cluster: servers that share the keys by slots, each with connections of its own.
+//! A cluster: servers that share the keys by slots, each with its own connections.
 //!
-//! [`map`] says who has which slot; [`survey`] keeps it true; [`router`] sends scripts where it says and listens to what
-//! nodes answer instead; [`channels`] keeps subscriptions where the slots are. What client libraries have for clusters is not
-//! used: fred's dies of `ASK`, lets one dead node stop all, and mixes up replies.
+//! [`map`] says which node has which slot; [`survey`] keeps it up to date; [`router`] sends scripts where the map says and handles
+//! what nodes answer instead; [`channels`] keeps each subscription on the node that has its slot. The cluster support of client
+//! libraries is not used: fred's cannot survive `ASK`, stops entirely when one node is dead, and mixes up replies.
 
 mod answer;
 mod channels;
@@ -32,7 +32,7 @@ use channels::Channels;
 use map::{Endpoint, Map, NodeId};
 use node::Node;
 
-/// Where to ask first.
+/// The first nodes to ask.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Seeds {
     template: Target,
@@ -46,16 +46,16 @@ pub(crate) struct Cluster {
     survey: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What all parts of it know.
+/// What all parts of the store share.
 pub(crate) struct Shared {
     seeds: Seeds,
     options: RedisOptions,
     events: Arc<Events>,
     channels: Channels,
     table: RwLock<Table>,
-    /// Rung when the map may be wrong.
+    /// Notified when the map may be wrong.
     alarm: Arc<Notify>,
-    /// How often any node was asked for: it is another one each time.
+    /// How many times any node was needed: each time it is another one.
     turns: AtomicUsize,
 }
 
@@ -84,15 +84,15 @@ impl Seeds {
 }
 
 impl Seeds {
-    /// How nodes are reached and logged in to.
+    /// How to reach and log in to nodes.
     pub(crate) const fn template_mut(&mut self) -> &mut Target {
         &mut self.template
     }
 }
 
 impl Cluster {
-    /// Asks the seeds for the map and connects to every node that has slots; with `later`, in the background if no seed is
-    /// within reach.
+    /// Asks the seeds for the map and connects to every node that has slots; with `later`, in the background if no seed is within
+    /// reach.
     pub(crate) async fn open(seeds: Seeds, options: RedisOptions, later: bool) -> Result<Self> {
         let endpoints = seeds.endpoints.clone();
         let view = survey::ask_strangers(&seeds.template, &options, endpoints).await;
@@ -119,12 +119,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until every node has been tried, and fails if none lets this user in.
+    /// Waits until a connection to every node has been tried, and fails if no node lets this user in.
     async fn connected(&self) -> Result<()> {
         let shared = &self.shared;
         let nodes = shared.table().primaries();
         for node in &nodes {
-            // Bounded by the timeout for connecting, which runs for all at once.
+            // Limited by the connect timeout, which runs for all nodes at once.
             let _ = timeout(shared.options.connect_timeout, node.current.decided()).await;
         }
         let unserved = shared.table().map.unserved();
@@ -179,15 +179,15 @@ impl Shared {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the map; then there are connections to every node that has slots, and to no other but those that were asked
-    /// lately, and the channels are where their slots are.
+    /// Changes the map, and then connections and channels to match: connections to every node that has slots and to nodes that were
+    /// asked lately, no others; each channel on the node that has its slot.
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Map) -> T) -> T {
         let (result, gone) = {
             let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
             let result = change(&mut table.map);
             (result, self.reconcile(&mut table))
         };
-        // Outside of the lock: dropping the last handle says farewell.
+        // Outside the lock: dropping the last handle closes the connections of the node.
         drop(gone);
         self.follow_channels();
         result
@@ -246,7 +246,7 @@ impl Shared {
         self.table().node(id)
     }
 
-    /// The node at an endpoint that another one has named.
+    /// The node at an endpoint that another node has named.
     fn node_at(self: &Arc<Self>, endpoint: &Endpoint) -> Option<Arc<Node>> {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let Table { map, nodes, closed } = &mut *table;
@@ -264,7 +264,7 @@ impl Shared {
         primaries.is_empty() || !primaries.iter().all(|node| node.current.is_up())
     }
 
-    /// Some nodes to ask, of those that can be.
+    /// Some of the reachable nodes, to ask.
     fn witnesses(&self, most: usize) -> Vec<Arc<Node>> {
         let mut nodes = self.table().primaries();
         nodes.retain(|node| node.current.is_up());
@@ -275,13 +275,13 @@ impl Shared {
         nodes
     }
 
-    /// A node that has slots, of those that can be reached.
+    /// A reachable node that has slots.
     fn any_node(&self) -> std::result::Result<Arc<Node>, StoreError> {
         let node = self.witnesses(1).pop();
         node.ok_or_else(|| StoreError::not_sent("no node is within reach"))
     }
 
-    /// Whom to ask when nobody answers: everybody who was ever named.
+    /// The endpoints to ask when no node answers: all that were ever named.
     fn strangers(&self) -> Vec<Endpoint> {
         let mut endpoints = self.seeds.endpoints.clone();
         endpoints.extend(self.table().map.members().cloned());

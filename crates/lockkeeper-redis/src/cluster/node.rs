@@ -1,4 +1,4 @@
-//! One node: connections of its own, so that what happens to it is nothing to the others.
+//! One node, with its own connections, so that its failures do not affect the other nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::target::Target;
 use crate::whereabouts::Whereabouts;
 use crate::wire::{self, Answer, Lifeline};
 
-/// See the module. Dropping it closes its connections; what is under way may finish first, within a second.
+/// See the module. Dropping it closes its connections; requests under way may finish first, within a second.
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint,
     pub(crate) current: Arc<Current>,
     requests: mpsc::UnboundedSender<Request>,
-    /// For requests behind an `ASKING`, one after the other: nobody else's may come between the two.
+    /// For requests after an `ASKING`, one at a time: no other request may come between the two.
     asking: Mutex<Option<Asking>>,
     asking_dialer: Dialer,
-    /// For those who wait for replicas.
+    /// For calls that wait for replicas.
     side_lines: SideLines,
-    /// It was asked for a slot that is on its way to it, lately.
+    /// It was asked lately for a slot that is migrating to it.
     asked: AtomicBool,
     closing: watch::Sender<bool>,
     keepers: Mutex<JoinSet<()>>,
@@ -46,7 +46,7 @@ struct Asking {
 }
 
 impl Node {
-    /// Begins to connect to the node at `endpoint`, with the credentials of `template`.
+    /// Starts to connect to the node at `endpoint`, with the credentials of `template`.
     pub(crate) fn start(
         endpoint: Endpoint,
         template: &Target,
@@ -65,7 +65,7 @@ impl Node {
         let current = Arc::new(Current::opening());
         let (closing, closed) = watch::channel(false);
         let (requests, received) = mpsc::unbounded_channel();
-        // Not to be aborted when the node is dropped: each ends by itself, after a farewell.
+        // Not aborted when the node is dropped: each task ends by itself, after a `QUIT`.
         let mut keepers = JoinSet::new();
         let scripts = keep_scripts(
             dialer(Line::NodeScripts),
@@ -90,8 +90,8 @@ impl Node {
         }
     }
 
-    /// Sends one request and waits for its answer, by the connection that is given back if it is the server's own. Nothing is
-    /// awaited before it is queued, unless the first connection is only being made.
+    /// Sends one request and waits for its answer. If the server answers, even with a refusal, returns the connection too. Nothing
+    /// is awaited before the request is queued, unless the first connection is still being made.
     pub(crate) async fn exchange(
         &self,
         request: &Outgoing,
@@ -113,7 +113,7 @@ impl Node {
         }
     }
 
-    /// The same for a key of a slot that is on its way to this node.
+    /// The same for a key of a slot that is migrating to this node.
     pub(crate) async fn ask(
         &self,
         request: &Outgoing,
@@ -154,7 +154,7 @@ impl Node {
         }
     }
 
-    /// Sends one request by a connection that nobody else uses meanwhile; `asking` if its key is on the way to this node.
+    /// Sends one request on a connection that only this caller uses meanwhile; `asking` if its slot is migrating to this node.
     pub(crate) async fn exchange_aside(
         &self,
         request: &Outgoing,
@@ -167,12 +167,12 @@ impl Node {
         self.side_lines.send(request, asking, deadline).await
     }
 
-    /// Forgets that it was asked; whether it was.
+    /// Returns whether it was asked lately, and resets that.
     pub(crate) fn take_asked(&self) -> bool {
         self.asked.swap(false, Ordering::Relaxed)
     }
 
-    /// Changes a subscription. A lasting one is made by a later connection if this one cannot.
+    /// Changes a subscription. If this connection cannot make a lasting one, a later connection does.
     pub(crate) async fn subscribe(
         &self,
         verb: Verb,
@@ -184,7 +184,7 @@ impl Node {
         answered.unwrap_or_else(|_| Err(StoreError::unknown("the connection ended")))
     }
 
-    /// The same, without waiting: the change stands in the line of changes when this returns. `None` if the node is closed.
+    /// The same, without waiting: the change is in the queue when this returns. `None` if the node is closed.
     pub(crate) fn post(
         &self,
         verb: Verb,
@@ -202,14 +202,14 @@ impl Node {
         Some(answered)
     }
 
-    /// Replaces the connection, which gave a caller what belonged to another one.
+    /// Replaces the connection, which gave a caller somebody else's reply.
     pub(crate) fn condemn(&self, connection: &Arc<Connection>) {
         self.current
             .lower(connection, "its replies were out of step");
         connection.condemn();
     }
 
-    /// Closes its connections and waits until they are.
+    /// Closes its connections and waits until they are closed.
     pub(crate) async fn close(&self) {
         self.current.close();
         self.side_lines.close();

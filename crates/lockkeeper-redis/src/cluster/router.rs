@@ -1,7 +1,7 @@
-//! Sends a script to the node that has its keys, and on when that one says that another has them.
+//! Sends a script to the node that has its keys, and follows redirections to another node.
 //!
-//! A redirection says that nothing was executed, so sending again executes once. Whatever is not answered at all stays
-//! unknown and is never sent again here.
+//! A redirection means that nothing was executed, so sending again executes once. A request that gets no answer stays unknown and
+//! is never sent again here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::current::closed_error;
 use crate::request::{self, Outgoing};
 use crate::side_lines::SideLine;
 
-/// How often one request is sent on. Two are the most that a consistent cluster asks for.
+/// How often one request is redirected. A consistent cluster needs two redirections at most.
 const REDIRECTIONS: u32 = 5;
 
-/// How often a request is sent again while its slot is on the way. More often would only keep a batch of renewals waiting,
-/// which the engine takes apart once it knows: with one key each they pass.
+/// How often a request is sent again while its slot is migrating. More attempts would only delay a batch of renewals, which the
+/// engine splits once it knows: with one key each they succeed.
 const REPEATS: u32 = 3;
 
-/// The first pause before something is sent again; each further one is twice as long.
+/// The first pause before a request is sent again; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// As [`Store::call`](lockkeeper_core::store::Store::call).
@@ -30,8 +30,8 @@ pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Result<Reply, Stor
     Ok(follow(shared, call, false).await?.0)
 }
 
-/// As [`Store::call_replicated`](lockkeeper_core::store::Store::call_replicated), for the replicas of the node that has
-/// executed the script.
+/// As [`Store::call_replicated`](lockkeeper_core::store::Store::call_replicated), for the replicas of the node that executed the
+/// script.
 pub(crate) async fn call_replicated(
     shared: &Arc<Shared>,
     call: Call,
@@ -46,13 +46,13 @@ pub(crate) async fn call_replicated(
     Ok(Replicated::new(reply, reached))
 }
 
-/// Sends a script to whoever has its keys; `aside`, by a connection that is the caller's until it is dropped.
+/// Sends a script to the node that has its keys; with `aside`, on a connection that is the caller's until it is dropped.
 async fn follow(
     shared: &Arc<Shared>,
     call: Call,
     aside: bool,
 ) -> Result<(Reply, Option<SideLine>), StoreError> {
-    // Nothing is awaited before the request is queued, so those for one node leave in the order of their first polls.
+    // Nothing is awaited before the request is queued, so requests for one node leave in the order of their first polls.
     let deadline = Instant::now() + call.timeout;
     let request = Outgoing::of(&call)?;
     let slot = request::slot(&call.item);
@@ -98,7 +98,7 @@ async fn follow(
         }
         match Answer::read(refusal.message(), &node.endpoint) {
             Answer::Moved(endpoint) if redirections < REDIRECTIONS => {
-                // The second time they do not agree; they will.
+                // The second time, the nodes do not agree yet.
                 pause(redirections, deadline).await?;
                 redirections += 1;
                 shared.change(|map| map.hint(slot, &endpoint));
@@ -129,7 +129,7 @@ async fn follow(
     }
 }
 
-/// Waits a little the second time, a little longer each further one.
+/// Waits a little the second time, longer each further time.
 async fn pause(times: u32, deadline: Instant) -> Result<(), StoreError> {
     if times == 0 {
         return Ok(());

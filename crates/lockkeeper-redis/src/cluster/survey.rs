@@ -1,4 +1,5 @@
-//! Learns who has which slot: at first from the seeds, then from whoever answers, when there is a reason and now and then.
+//! Learns which node has which slot: at first from the seeds, then from any node that answers, when there is a reason and
+//! periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +20,20 @@ use crate::reply;
 use crate::request::Outgoing;
 use crate::target::Target;
 
-/// How often the map is looked at without a reason. A slot that has wandered is found by the answer to the first request
-/// for it; this is for names of which nothing is asked, but whose messages are waited for.
+/// How often the map is checked without a reason. A request for a moved slot finds the new node by the answer; this check is for
+/// names that nobody requests but whose messages somebody waits for.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How soon after a survey the next one may follow: a node that has just learnt something tells others within that.
+/// The shortest gap between surveys: a node that has just learnt something tells the others within that time.
 const FIRST_GAP: Duration = Duration::from_millis(50);
 
-/// How rare they become while nothing changes for the better: a failover takes a second and more, and many clients ask.
+/// The gap to which surveys slow down while nothing improves: a failover takes a second or more, and many clients ask.
 const LONGEST_GAP: Duration = Duration::from_millis(500);
 
-/// How long a node may take to answer. Nobody waits for the slowest of them but the next survey.
+/// How long a node may take to answer. Only the next survey waits for the slowest node.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many nodes are asked when there is a reason. One may be cut off from the others, two seldom are.
+/// How many nodes are asked when there is a reason. One may be cut off from the others; two rarely are.
 const WITNESSES: usize = 3;
 
 /// Runs until `closing` says so, or until the store is dropped.
@@ -69,7 +70,7 @@ pub(crate) async fn keep(shared: Arc<Shared>, mut closing: watch::Receiver<bool>
     }
 }
 
-/// Asks for the map once; whether it has changed.
+/// Asks for the map once; returns whether it has changed.
 async fn look(shared: &Arc<Shared>, witnesses: usize) -> bool {
     let by = reached_by(&shared.seeds.template);
     let views = ask_nodes(shared.witnesses(witnesses), by).await;
@@ -87,7 +88,7 @@ async fn look(shared: &Arc<Shared>, witnesses: usize) -> bool {
 }
 
 impl Shared {
-    /// Takes in what nodes say, and sees to what follows from it; whether a slot has another owner.
+    /// Merges the statements of nodes and acts on them; returns whether a slot has a new owner.
     pub(super) fn learn(self: &Arc<Self>, views: &[View]) -> bool {
         let changed = self.change(|map| {
             let changed = views.iter().map(|view| map.merge(view));
@@ -95,13 +96,13 @@ impl Shared {
         });
         if changed {
             tracing::info!(cluster = %self.seeds, "the map of the slots has changed");
-            // Whoever was told something meanwhile was told it elsewhere.
+            // Messages sent in the meantime went to the new node.
             self.events.missed();
         }
         changed
     }
 
-    /// Sends channels after their slots.
+    /// Moves channels to the nodes that have their slots.
     pub(super) fn follow_channels(self: &Arc<Self>) {
         let strays = {
             let table = self.table();
@@ -113,7 +114,7 @@ impl Shared {
     }
 }
 
-/// What nodes to which there is a connection say.
+/// Asks nodes that are connected.
 async fn ask_nodes(nodes: Vec<Arc<Node>>, by: By) -> Vec<View> {
     let mut questions = JoinSet::new();
     for node in nodes {
@@ -131,7 +132,7 @@ async fn ask_nodes(nodes: Vec<Arc<Node>>, by: By) -> Vec<View> {
     views
 }
 
-/// What the first one says of those to whom there is no connection, or why none of them does.
+/// Asks endpoints that are not connected. Returns the first answer, or why none answers.
 pub(crate) async fn ask_strangers(
     template: &Target,
     options: &RedisOptions,
@@ -171,8 +172,8 @@ async fn ask_stranger(
     view.ok_or_else(|| StoreError::unknown("the answer to CLUSTER NODES cannot be read"))
 }
 
-/// In TLS by the names that nodes announce: that is what their certificates are for. Without it by their addresses, which need no
-/// resolver.
+/// With TLS, by the names that nodes announce, because their certificates are issued for those names. Without TLS, by their
+/// addresses, which need no resolver.
 const fn reached_by(target: &Target) -> By {
     match target.tls {
         Some(_) => By::Name,

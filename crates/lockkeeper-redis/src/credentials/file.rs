@@ -1,4 +1,4 @@
-//! A file with a password, which is read again.
+//! A password file that is read again, because the password may change.
 
 use std::error::Error as StdError;
 use std::fs::File;
@@ -12,18 +12,21 @@ use super::{Ask, Asked, Credentials, CredentialsProvider};
 use crate::failure;
 use crate::target::config;
 
-/// How soon the file is looked at again at the latest: who changes a secret leaves the old one in force for minutes, and reading a
-/// file costs nothing. The time after which credentials expire is shortened by a fifth at least.
+/// The longest time until the file is read again: whoever changes a secret leaves the old one valid for minutes, and reading a file
+/// costs next to nothing. The time after which credentials expire is shortened by at least a fifth.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// No password is longer, and a file without an end is not read for ever.
+/// No password is longer, and an endless file must not be read forever.
 const LONGEST: u64 = 64 * 1024;
 
-/// A [provider](CredentialsProvider) that reads the password from a file: for each connection, and every 20 to 24 s while
-/// connections live, so that a secret that was changed is used by all of them 24 s later. `password-file=` in a URL does the same.
+/// A [provider](CredentialsProvider) that reads the password from a file, so that a changed secret is in use after 24 s at the
+/// latest.
 ///
-/// The password is the text of the file, UTF-8, without the line break at its end. Who writes it anew puts another file in its place
-/// (`rename`, as Kubernetes does), or a half written one may be read, refused by the server and read again.
+/// It reads the file for each new connection, and every 20 to 24 s while connections live. `password-file=` in a URL does the same.
+///
+/// The password is the text of the file, UTF-8, without the line break at its end. To change it, put a new file in its place
+/// (`rename`, as Kubernetes does). Otherwise the store may read a half-written password; the server refuses it, and the file is
+/// read again.
 ///
 /// ```no_run
 /// use lockkeeper_redis::{PasswordFile, RedisOptions};
@@ -49,14 +52,14 @@ impl PasswordFile {
         }
     }
 
-    /// Whose password it is. The default user's unless set.
+    /// Sets the user of the password. The default user unless set.
     #[must_use]
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.user = Some(user.into());
         self
     }
 
-    /// As a URL names it.
+    /// The file that a URL names.
     pub(crate) fn of_url(path: String, user: Option<String>) -> Result<Self> {
         match path.is_empty() {
             true => Err(config(
@@ -86,7 +89,7 @@ impl CredentialsProvider for PasswordFile {
     }
 }
 
-/// The password, or what is wrong with the file. What stands in it is shown to nobody.
+/// The password, or what is wrong with the file. The contents of the file are never shown.
 fn read(path: &Path) -> Result<String, String> {
     let unusable = |why: &str| format!("the password file {} {why}", path.display());
     let unreadable = |error: io::Error| {

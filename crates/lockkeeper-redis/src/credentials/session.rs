@@ -1,4 +1,4 @@
-//! As whom a connection is logged in, and when to ask again.
+//! The login of a connection, and when to ask for credentials again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,28 +9,28 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Credentials, Login};
 
-/// The shortest time between two questions, whatever the provider and the server say.
+/// The shortest time between two requests for credentials, whatever the provider and the server say.
 const SHORTEST: Duration = Duration::from_millis(500);
 
 /// The pause after a first failure; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// So often it is doubled: 16 s are little beside tokens of minutes.
+/// How often the pause is doubled: up to 16 s, which is short beside tokens that live for minutes.
 const DOUBLINGS: u32 = 4;
 
-/// See the module. Made for logins that change, and for no other.
+/// See the module. Exists only for logins that change.
 #[derive(Debug)]
 pub(crate) struct Session {
     login: Login,
     state: Mutex<State>,
-    /// Rung when the server does not know the connection any more.
+    /// Notified when the server no longer knows the login of the connection.
     forgotten: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     credentials: Credentials,
-    /// The server has said that it does not know who asks.
+    /// The server has said that it does not know the login of the connection.
     forgotten: bool,
     schedule: Schedule,
 }
@@ -38,36 +38,36 @@ struct State {
 /// When to ask. Pure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Schedule {
-    /// `None`: not before there is a reason.
+    /// `None`: only when there is a reason.
     next: Option<Instant>,
     earliest: Instant,
     failures: u32,
 }
 
 impl Schedule {
-    /// Credentials were given at `now`. `chance`, from 0 to 1, is where between two thirds and four fifths of their time they are
-    /// asked for again: late enough for tokens of minutes to be worth their price, early enough for some failures, and not all
-    /// connections at once.
+    /// The schedule after credentials were given at `now`. `chance`, from 0 to 1, chooses the time of the next request between two
+    /// thirds and four fifths of their lifetime: late enough to use up tokens that live for minutes, early enough for some
+    /// failures, and spread so that connections do not all ask at once.
     fn after(now: Instant, expires_in: Option<Duration>, chance: f64) -> Self {
         let part = 2.0 / 3.0 + chance.clamp(0.0, 1.0) * (4.0 / 5.0 - 2.0 / 3.0);
         let pause = expires_in.map(|time| time.mul_f64(part).max(SHORTEST));
         Self {
-            // One that is too far away never comes.
+            // A time that is too far away never comes.
             next: pause.and_then(|pause| now.checked_add(pause)),
             earliest: now + SHORTEST,
             failures: 0,
         }
     }
 
-    /// What was given at `now` was nothing, or was not taken.
+    /// At `now` there were no credentials, or the server refused them.
     fn failed(&mut self, now: Instant, chance: f64) {
         let pause = FIRST_PAUSE * 2_u32.pow(self.failures.min(DOUBLINGS));
         self.failures = self.failures.saturating_add(1);
-        // Up to a quarter less, for many fail together.
+        // Up to a quarter less, because many connections fail together.
         self.next = Some(now + pause.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 4.0));
     }
 
-    /// There is a reason to ask.
+    /// There is a reason to ask soon.
     fn hurry(&mut self) {
         if self.failures == 0 {
             self.next = Some(
@@ -79,7 +79,7 @@ impl Schedule {
 }
 
 impl Session {
-    /// Of a connection that has just been logged in with `credentials`.
+    /// The session of a connection that has just logged in with `credentials`.
     pub(crate) fn new(login: Login, credentials: Credentials) -> Self {
         let schedule = Schedule::after(Instant::now(), credentials.expires_in, fastrand::f64());
         Self {
@@ -93,13 +93,13 @@ impl Session {
         }
     }
 
-    /// Whether it is time to ask again, so that a connection that nobody looks after is not to be used again.
+    /// Whether it is time to ask again. A connection without a task that logs it in anew must not be reused then.
     pub(crate) fn is_due(&self) -> bool {
         let next = self.lock().schedule.next;
         next.is_some_and(|next| next <= Instant::now())
     }
 
-    /// The server does not know the connection any more.
+    /// The server no longer knows the login of the connection.
     pub(crate) fn forget(&self) {
         let mut state = self.lock();
         state.forgotten = true;
@@ -108,7 +108,7 @@ impl Session {
         self.forgotten.notify_one();
     }
 
-    /// Waits until it is time, asks, and gives back what is to be logged in with, if it is anything new.
+    /// Waits until it is time and asks. Returns the credentials to log in with, if they are new.
     pub(crate) async fn renewed(
         &self,
         patience: Duration,
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// The connection is logged in with these now.
+    /// The connection is now logged in with these credentials.
     pub(crate) fn accepted(&self, credentials: Credentials) {
         let now = Instant::now();
         let schedule = Schedule::after(now, credentials.expires_in, fastrand::f64());
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(schedule, before);
     }
 
-    /// A session whose provider gives `pw`, forever; and how often it was asked.
+    /// A session whose provider always gives `pw`, and how often the provider was asked.
     fn session(expires_in: Option<Duration>) -> (Session, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let credentials = match expires_in {

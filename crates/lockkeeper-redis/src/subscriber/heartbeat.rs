@@ -1,5 +1,5 @@
-//! What the connection for messages does while nobody asks for anything: it shows that it lives, and that every subscription
-//! is in place. What the server has refused or taken away is asked for again.
+//! The heartbeat of the connection for messages: it shows that the connection lives and that every subscription is in place, even
+//! without requests. It retries subscriptions that the server has refused or ended.
 
 use lockkeeper_core::store::StoreError;
 
@@ -7,7 +7,7 @@ use super::{BATCH, Broken, Subscriber};
 use crate::connection::{Connection, Verb};
 
 impl Subscriber {
-    /// The heartbeat. Something is asked of the server in any case. Waiters look again if a subscription was missing.
+    /// The heartbeat. It always sends a request to the server. If a subscription was missing, the waiters poll.
     pub(super) async fn beat(&mut self, connection: &Connection) -> Result<(), Broken> {
         let there = self.split(connection, true);
         let there: Vec<String> = there
@@ -28,8 +28,8 @@ impl Subscriber {
         Ok(())
     }
 
-    /// The channels to which this connection is subscribed, or those to which it is not. Sharded ones stand behind the others,
-    /// for a node that has no such slot may end the connection by its answer.
+    /// The channels that this connection is subscribed to, or those that it is not. Sharded ones come last, because a node without
+    /// their slot may end the connection with its answer.
     pub(super) fn split(&self, connection: &Connection, subscribed: bool) -> Vec<String> {
         let channels = self.channels.iter();
         let channels = channels.filter(|(_, there)| **there == subscribed);
@@ -38,8 +38,8 @@ impl Subscriber {
         channels
     }
 
-    /// Subscribes to channels that callers believe in; those that are there now. One that is refused is kept, for what is
-    /// refused now may not be refused later; if its slot is another node's, others are asked where.
+    /// Subscribes to channels that callers want; returns those that are in place now. A refused channel is kept, because a later
+    /// attempt may succeed. If its slot belongs to another node, the other nodes are asked where it is.
     pub(super) async fn subscribe_again<'a>(
         &mut self,
         connection: &Connection,
@@ -65,11 +65,11 @@ impl Subscriber {
         Ok(made)
     }
 
-    /// Sees to it that the connection still has the sharded subscriptions `there`, beside `made` new ones; how many it had to
-    /// make again.
+    /// Checks that the connection still has the sharded subscriptions `there`, beside `made` new ones. Returns how many it had to
+    /// restore.
     ///
-    /// Whoever subscribes again to what it has is told how many subscriptions the connection has: if that is fewer than it should
-    /// be, some are gone. So one command now and then looks after all of them.
+    /// A repeated subscription is answered with the number of subscriptions of the connection. If that is smaller than expected,
+    /// some are gone. So one command now and then checks all of them.
     async fn audit(
         &mut self,
         connection: &Connection,

@@ -1,19 +1,18 @@
-//! Connections by [fred](https://docs.rs/fred): one client for each.
+//! Connections with [fred](https://docs.rs/fred): one client for each.
 //!
-//! fred gets no reconnect policy. Without one its router gives every request under way an error and ends as soon as the
-//! socket does, so there is no way on which a request could be sent twice. What fred does not do then is tell anybody:
-//! its state stays "connected" and later requests wait for ever. Hence the end of the [`Lifeline`] is waited for by every
-//! request.
+//! fred gets no reconnect policy. Without one, its router fails every request under way and ends when the socket does, so fred
+//! cannot send a request twice. But fred then reports that to nobody: its state stays "connected" and later requests wait forever.
+//! Therefore every request also waits for the end of the [`Lifeline`].
 //!
-//! fred answers `SUBSCRIBE` before anything is written, and takes the confirmation away. A refusal, which it does not expect,
-//! is given to whichever request is next, or dropped if there is none. So every `SUBSCRIBE` names one channel, and a `PING` with a
-//! nonce goes out with it:
+//! fred answers `SUBSCRIBE` before anything is written, and swallows the confirmation. It does not expect a refusal: it gives one
+//! to the next request, or drops it if there is none. So every `SUBSCRIBE` names one channel, and a `PING` with a nonce follows it:
 //!
-//! - the nonce comes back: the server has executed all that was sent before, and refused none of it;
-//! - an error comes back: it is the refusal, and one reply too many is on its way. Further `PING`s follow until one of
-//!   them gets its own nonce, which proves the replies to be in step again; else the connection is replaced.
+//! - The nonce comes back: the server has executed everything that was sent before, and refused none of it.
+//! - An error comes back: it is the refusal, and there is one reply too many on the way. More `PING`s follow until one of them gets
+//!   its own nonce, which proves that the replies are in step again. If none does, the connection is replaced.
 //!
-//! `SSUBSCRIBE` needs no such echo: to fred it is a command with one reply. The `sunsubscribe` that nobody has asked for it drops.
+//! `SSUBSCRIBE` needs no such echo: to fred it is a command with one reply. fred drops a `sunsubscribe` that the server sends
+//! unasked.
 
 mod client;
 mod failure;
@@ -43,21 +42,21 @@ use crate::reply;
 use crate::request::Outgoing;
 use crate::target::Target;
 
-/// How much longer than fred's own timeout a pipeline may take before it is given up here.
+/// How much longer than fred's own timeout a pipeline may take before it is abandoned here.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// fred counts the writes of a request. The one connection of a client is written to once; a second write would be the
-/// one after a redirection in a cluster, which must not be counted out.
+/// fred counts the writes of a request. A client has one connection and writes to it once; a second write follows a redirection in
+/// a cluster, which the count must allow.
 const ATTEMPTS: u32 = 2;
 
-/// After so many refused changes of one call are found, nobody knows of those that stand beside further ones: a search for each of
-/// hundreds would keep all callers waiting.
+/// After this many refused changes in one call, the search for further ones ends, and the changes beside them are reported as
+/// unknown: searching for each of hundreds would keep all callers waiting.
 const MOST_FOUND: usize = 16;
 
-/// The first pause for a reply that is one too many: longer than its way on one machine.
+/// The first pause for a surplus reply: longer than its way on one machine.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Where such pauses end: longer than its way around the world. They add up to twice as much.
+/// Where these pauses end: longer than a reply's way around the world. Their sum is at most twice this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// One connection.
@@ -85,12 +84,12 @@ pub(super) async fn open(
 ) -> Result<Opened, StoreError> {
     let client = client::build(target, credentials, options, listener.is_some());
     let client = client.map_err(failure::of_connecting)?;
-    // Before the first SUBSCRIBE, or messages could slip by.
+    // Before the first SUBSCRIBE, or messages could be missed.
     let messages = client.message_rx();
     let mut router = Router(client.connect());
     let (sender, ended) = watch::channel(());
     let wire = Wire { client, ended };
-    // Boxed, or the futures of those who connect become types too deep for the compiler.
+    // Boxed, or the futures of the callers become types too deep for the compiler.
     let greeting = Box::pin(async {
         tokio::select! {
             biased;
@@ -105,7 +104,7 @@ pub(super) async fn open(
     let (pong, hello) = answers.map_err(|_| late(options.connect_timeout))??;
     pong?;
     let life = async move {
-        // Its end is what requests wait for.
+        // Requests wait for its end.
         let _ended = sender;
         let pump = async {
             match listener {
@@ -130,7 +129,7 @@ pub(super) async fn open(
     })
 }
 
-/// Carries messages from fred to the listener.
+/// Passes messages from fred to the listener.
 async fn pump(mut messages: broadcast::Receiver<Message>, listener: Listener) {
     loop {
         match messages.recv().await {
@@ -145,8 +144,8 @@ async fn pump(mut messages: broadcast::Receiver<Message>, listener: Listener) {
 }
 
 impl Wire {
-    /// The first `PING`, the connection's name, which may be refused, and the question what the server is. They wait in fred's
-    /// queue until the connection is made, and so must not fail fast.
+    /// The first `PING`, the connection's name, which the server may refuse, and a `HELLO` that asks what the server is. They wait
+    /// in fred's queue until the connection is made, so they must not fail fast.
     async fn greet(&self, options: &RedisOptions) -> Result<(Answer, Answer), StoreError> {
         let name = options.client_name.as_deref();
         let options = Options {
@@ -180,8 +179,8 @@ impl Wire {
         // `evalsha` on such a client would ignore the options; `custom_raw` keeps them.
         let client = self.client.with_options(&options(patience));
         let frame = client.custom_raw(command(request.name), arguments(request, sharded));
-        // fred gives up in time by itself: it queues the command at once and then only waits, within `patience`. A timer of
-        // ours around it would never be the first to ring.
+        // fred ends the wait in time by itself: it queues the command at once and then only waits, within `patience`. A timer of
+        // ours around it would never fire first.
         answer(
             self.unless_ended(frame)
                 .await?
@@ -197,7 +196,7 @@ impl Wire {
         patience: Duration,
     ) -> Answer {
         let asking = Outgoing::plain("ASKING", []);
-        // Queued in this order when they are first polled, and nobody else uses the connection.
+        // They are queued in this order when they are first polled, and only this caller uses the connection.
         let (asked, answer) = tokio::join!(
             self.request(&asking, false, patience),
             self.request(request, sharded, patience),
@@ -220,7 +219,7 @@ impl Wire {
         }
         let is_sharded = |change: &Change<'_>| matches!(change, Change::SubscribeSharded(_));
         let mut changed = Vec::with_capacity(changes.len());
-        // What is answered in another way goes out apart, and all in the order of the changes.
+        // Sharded and classic changes are answered differently, so they are sent separately, in the order of the changes.
         for run in changes.chunk_by(|one, next| is_sharded(one) == is_sharded(next)) {
             match run.first().is_some_and(is_sharded) {
                 true => changed.extend(self.subscribe_sharded(run, patience).await?),
@@ -230,7 +229,7 @@ impl Wire {
         Ok(changed)
     }
 
-    /// Changes that fred answers before they are written. What is refused is found by halves; doing a change twice changes nothing.
+    /// Makes the changes that fred answers before it writes them. Finds refused ones by bisection; repeating a change does no harm.
     async fn change_echoed(
         &self,
         changes: &[Change<'_>],
@@ -251,7 +250,7 @@ impl Wire {
             } else {
                 let middle = usize::midpoint(start, end);
                 let mut halves = [(start, middle), (middle, end)];
-                // By chance, so that whoever asks again is answered by and by.
+                // In random order, so that callers that retry get an answer sooner or later.
                 fastrand::shuffle(&mut halves);
                 open.extend(halves);
             }
@@ -259,7 +258,7 @@ impl Wire {
         Ok(changed)
     }
 
-    /// Sends changes and waits for the `PING` behind them. `Ok(Err(_))`: at least one was refused, the others executed.
+    /// Sends changes and waits for the `PING` after them. `Ok(Err(_))`: at least one was refused, the others were executed.
     async fn settle(
         &self,
         changes: &[Change<'_>],
@@ -267,7 +266,7 @@ impl Wire {
     ) -> Result<Result<(), StoreError>, StoreError> {
         match self.ping_after(changes, patience).await? {
             Pong::InStep => Ok(Ok(())),
-            // The sentinels of Redis 6.2 echo nothing. It is the first error, so nothing before it was refused.
+            // The sentinels of Redis 6.2 do not echo. This is the first error, so no change before it was refused.
             Pong::Refused(refused) if refused.message().ends_with("for 'ping' command") => {
                 Ok(Ok(()))
             }
@@ -279,9 +278,9 @@ impl Wire {
         }
     }
 
-    /// Gets rid of the replies that come on top of a refusal. fred drops one that arrives while nothing is under way; one that
-    /// meets a `PING` is given to that, and then the `PING`'s own reply is the one too many. So each pause is longer than the
-    /// one before, until it is longer than the way of a reply.
+    /// Drains the surplus replies that follow a refusal. fred drops one that arrives while nothing is under way. One that meets a
+    /// `PING` becomes its answer, and then the `PING`'s own reply is the surplus one. So each pause is longer than the one before,
+    /// until it is longer than a reply's way.
     async fn get_in_step(&self, patience: Duration) -> Result<(), StoreError> {
         let mut pause = FIRST_PAUSE;
         while pause < LONGEST_PAUSE {
@@ -294,11 +293,11 @@ impl Wire {
         Err(out_of_step())
     }
 
-    /// Changes subscriptions and asks for an echo behind them.
+    /// Changes subscriptions and asks for an echo after them.
     ///
-    /// All of it goes to fred as one pipeline, and that is what makes a refusal visible: fred reads nothing between the
-    /// writes of a pipeline, so the `PING` stands in its queue of replies before a refusal can arrive. A refusal that
-    /// came sooner would find the queue empty and be dropped, and the echo would then look like success.
+    /// Everything goes to fred as one pipeline, which makes a refusal visible: fred reads nothing between the writes of a pipeline,
+    /// so the `PING` is in its queue of replies before a refusal can arrive. A refusal that arrived earlier would find the queue
+    /// empty and be dropped, and the echo would look like success.
     async fn ping_after(
         &self,
         changes: &[Change<'_>],
@@ -309,8 +308,8 @@ impl Wire {
         for change in changes {
             let queued = match *change {
                 Change::Subscribe(channel) => pipeline.subscribe(channel).await,
-                // By fred's own name for it, for then its confirmation is taken away too. If the slot has gone, the answer is
-                // an error.
+                // With fred's own method, because only then does fred swallow its confirmation too. If the slot has moved, the
+                // answer is an error.
                 Change::UnsubscribeSharded(channel) => pipeline.sunsubscribe(channel).await,
                 Change::Unsubscribe(channel) => pipeline.unsubscribe(channel).await,
                 Change::SubscribeSharded(_) => return Err(out_of_step()),
@@ -332,8 +331,8 @@ impl Wire {
         }
     }
 
-    /// fred takes the confirmation of `SSUBSCRIBE` for what it is, the reply to a request. It gets one for each channel, and not
-    /// by its own name for it, for that is never part of a pipeline.
+    /// Makes sharded subscriptions. fred treats the confirmation of `SSUBSCRIBE` correctly, as the reply to a request. Each request
+    /// names one channel, and is a custom command because fred never pipelines its own.
     async fn subscribe_sharded(
         &self,
         changes: &[Change<'_>],
@@ -367,7 +366,7 @@ impl Wire {
         }
     }
 
-    /// A request queued after the router's last look would wait for ever.
+    /// A request that is queued after the router has ended would wait forever.
     async fn unless_ended<T>(&self, answer: impl Future<Output = T>) -> Result<T, StoreError> {
         let mut ended = self.ended.clone();
         tokio::select! {
@@ -379,12 +378,12 @@ impl Wire {
 
     /// See [`super::Wire::end`].
     pub(super) async fn end(&self) {
-        // Whatever comes of it, the lifeline is dropped next.
+        // Whatever the result, the lifeline is dropped next.
         let _ = self.client.quit().await;
     }
 }
 
-/// fred's task, which owns the socket. fred itself would leave it running when the client is dropped.
+/// fred's task, which owns the socket. fred would leave it running when the client is dropped.
 #[derive(Debug)]
 struct Router(JoinHandle<Result<(), FredError>>);
 
@@ -413,13 +412,13 @@ fn options(patience: Duration) -> Options {
     }
 }
 
-/// To fred every server is a single one, so the slot says nothing.
+/// fred sees every server as a single one, so the slot does not matter.
 fn command(name: &'static str) -> CustomCommand {
     CustomCommand::new_static(name, ClusterHash::Custom(0), false)
 }
 
-/// What stands behind the command. All texts are cut from one buffer: fred clones each of them on its way to the socket, which is
-/// an allocation for a text of its own and counting for a piece of a buffer; a batch of renewals has three hundred.
+/// The arguments after the command. All texts are slices of one buffer: fred clones each of them on its way to the socket, which
+/// allocates for a separate text but only counts for a slice; a batch of renewals has three hundred.
 fn arguments(request: &Outgoing, sharded: bool) -> Vec<FredValue> {
     let script = request.script(sharded).map(FredValue::from_static_str);
     let mut rest = Bytes::copy_from_slice(request.args.joined().as_bytes());
@@ -428,7 +427,7 @@ fn arguments(request: &Outgoing, sharded: bool) -> Vec<FredValue> {
     script.into_iter().chain(args).collect()
 }
 
-/// A reply as it stands in the store seam.
+/// A reply as the store passes it on.
 fn answer(frame: Frame) -> Answer {
     match frame {
         Frame::SimpleError { data, .. } => Err(reply::refused(&data)),
@@ -437,8 +436,8 @@ fn answer(frame: Frame) -> Answer {
     }
 }
 
-/// In the words of RESP2: a map is the list of its keys and values. What no server answers to a request of ours becomes `Nil`,
-/// which no reader takes for anything.
+/// In the types of RESP2: a map is the list of its keys and values. Types that no server sends for our requests become `Nil`, which
+/// every reader rejects.
 fn value(frame: Frame) -> Value {
     match frame {
         Frame::Number { data, .. } => Value::Integer(data),
@@ -454,7 +453,7 @@ fn value(frame: Frame) -> Value {
     }
 }
 
-/// What fred makes of a reply in a pipeline.
+/// Converts what fred makes of a reply in a pipeline.
 fn seen(reply: FredValue) -> Value {
     match reply {
         FredValue::Integer(number) => Value::Integer(number),

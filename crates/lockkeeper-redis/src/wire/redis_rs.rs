@@ -1,8 +1,8 @@
-//! Connections by [redis-rs](https://docs.rs/redis): scripts go by its `MultiplexedConnection`, over a socket that is opened and
-//! greeted here; a connection for messages is read by its parser and served in [`messages`].
+//! Connections with [redis-rs](https://docs.rs/redis). Scripts use its `MultiplexedConnection`, over a socket that is opened and
+//! greeted here. A connection for messages is parsed by redis-rs and served in [`messages`].
 //!
-//! A request whose future is dropped shifts no answer: the library takes the answer and throws it away. When the socket ends, so
-//! does the library's task, and everything that was under way is told at once.
+//! Dropping the future of a request does not shift answers: the library receives the answer and discards it. When the socket ends,
+//! so does the library's task, and every request under way fails at once.
 
 pub(crate) mod given;
 mod messages;
@@ -30,8 +30,8 @@ use crate::request::Outgoing;
 use crate::target::Target;
 use messages::Messages;
 
-/// How many requests may wait for the task that writes them; further ones wait in their turn. Enough for all that arrive
-/// between two writes.
+/// How many requests may wait for the task that writes them; further ones wait for a place. Enough for all that arrive between two
+/// writes.
 const QUEUE: usize = 256;
 
 /// One connection.
@@ -42,12 +42,12 @@ pub(crate) enum Wire {
 
 pub(crate) struct Scripts {
     connection: MultiplexedConnection,
-    /// Of the task that writes and reads.
+    /// The task that writes and reads.
     task: AbortHandle,
 }
 
 impl Scripts {
-    /// The library's handle. Once its task has ended, certainly nothing is sent any more, and the library would not say so.
+    /// The library's handle. Once its task has ended, nothing more is sent, and the library would not report that.
     fn connection(&self) -> Result<MultiplexedConnection, StoreError> {
         match self.task.is_finished() {
             true => Err(StoreError::not_sent(CLOSED)),
@@ -74,7 +74,7 @@ pub(crate) async fn open(
             (Wire::Messages(messages), Lifeline::spawn(life))
         }
         None => {
-            // The server has been greeted: this sends nothing.
+            // The server has been greeted, so this sends nothing.
             let info = RedisConnectionInfo::default()
                 .set_protocol(ProtocolVersion::RESP2)
                 .set_skip_set_lib_name();
@@ -162,14 +162,14 @@ impl Wire {
 
     /// See [`super::Wire::end`].
     pub(super) async fn end(&self) {
-        // Whatever comes of it, the connection is dropped next.
+        // Whatever the result, the connection is dropped next.
         let quit = Outgoing::plain("QUIT", []);
         let _ = self.request(&quit, false, Duration::MAX).await;
     }
 }
 
-/// Queues a request when it is first polled. The queue of tokio would else let a task wait that has polled very much without
-/// a pause, and requests would leave in another order than that of their first polls.
+/// Queues a request when it is first polled. Otherwise tokio's queue would make a task wait that has polled a lot without a pause,
+/// and requests would leave in an order other than that of their first polls.
 fn at_once<T>(request: impl Future<Output = T>) -> impl Future<Output = T> {
     tokio::task::unconstrained(request)
 }
@@ -188,7 +188,7 @@ fn command(request: &Outgoing, sharded: bool) -> Cmd {
     command
 }
 
-/// What is known about a request that the library answered with an error of its own: it may have left.
+/// What is known about a request that the library failed with an error of its own: it may have been sent.
 fn unknown(error: RedisError) -> StoreError {
     StoreError::unknown(words(&error)).with_source(error)
 }
@@ -202,7 +202,7 @@ fn words(error: &RedisError) -> String {
     }
 }
 
-/// A reply as it stands in the store seam.
+/// A reply as the store passes it on.
 fn answer(value: redis::Value) -> Answer {
     match value {
         redis::Value::ServerError(error) => {
@@ -216,8 +216,8 @@ fn answer(value: redis::Value) -> Answer {
     }
 }
 
-/// In the words of RESP2: a map is the list of its keys and values. What no server answers to a request of ours becomes `Nil`,
-/// which no reader takes for anything.
+/// In the types of RESP2: a map is the list of its keys and values. Types that no server sends for our requests become `Nil`, which
+/// every reader rejects.
 fn plain(value: redis::Value) -> Value {
     use redis::Value as Reply;
 

@@ -1,4 +1,4 @@
-//! A cluster: scripts and subscriptions find the nodes that have their slots, whatever happens to these.
+//! A cluster: scripts and subscriptions find the nodes that have their slots, whatever happens to the nodes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::support::{
     acquire, bounded, connect, eventually, leave, options, until, verify, within,
 };
 
-/// What is answered within this has waited for nobody.
+/// An answer within this time has waited for no timeout.
 const PROMPT: Duration = Duration::from_secs(1);
 
 /// How long a failover may take on a busy machine.
@@ -51,7 +51,7 @@ pub(crate) async fn teach(store: &RedisStore, names: &[Vec<String>]) {
     }
 }
 
-/// How many scripts were executed on all nodes.
+/// How many scripts all nodes have executed.
 async fn executed(cluster: &Cluster) -> u64 {
     let mut executed = 0;
     for node in cluster.nodes().iter().filter(|node| node.pid().is_some()) {
@@ -69,7 +69,7 @@ pub(crate) async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> 
     cluster.listeners(node, channel).await.unwrap()
 }
 
-/// Waits until a replica has all that the node has; only then can it take its place.
+/// Waits until a replica has all the data of the node; only then can it take its place.
 pub(crate) async fn replicated(node: &Server) {
     let replicas = node.command(&["WAIT", "1", "20000"]).await.unwrap();
     assert_eq!(replicas.into_integer().unwrap(), 1);
@@ -125,7 +125,7 @@ async fn nodes_behind_other_addresses_are_reached_by_the_map_of_the_url() {
     .await;
 }
 
-/// What a client is told about its claims is classic in every version.
+/// Notices to a client about its claims are classic in every version.
 #[tokio::test]
 async fn a_channel_of_a_client_that_was_refused_is_subscribed_to_at_the_next_heartbeat() {
     bounded(async {
@@ -207,7 +207,7 @@ async fn a_slot_that_has_moved_costs_one_redirection_at_most_and_no_second_execu
             let count = errors.split("errorstat_MOVED:count=").nth(1);
             count.map_or(0, |count| count.lines().next().unwrap().parse().unwrap())
         };
-        // None, if the look that the store takes after connecting has come late enough to find the move.
+        // None, if the survey right after connecting was late enough to find the move.
         let first: u64 = redirections().await;
         assert!(first <= 1, "{first} redirections");
         assert_eq!(status(&store, name, "a").await, Status::Held);
@@ -229,7 +229,7 @@ async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
         teach(&store, &all).await;
         let tag = all[0][0].clone();
         let slot = cluster.slot_of(&tag).await.unwrap();
-        // All in one slot, each held by a claim that is called as it is.
+        // All in one slot. Each name's claim has the same text as the name.
         let names: Vec<_> = (0..64).map(|number| format!("{tag}{number}")).collect();
         for name in &names {
             store.call(acquire(name, name, Form::Sha)).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
         }
         assert_eq!(executed(&cluster).await, before + 640);
 
-        // An acquire names keys that are nowhere, and those are on both sides.
+        // An acquire names keys that do not exist, and such keys count as being on both sides.
         let begun = Instant::now();
         let error = store
             .call(acquire(&format!("{tag}new"), "a", Form::Sha))
@@ -353,7 +353,7 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
         let (error, ()) = tokio::join!(frozen, others);
         assert_eq!(error.unwrap_err().outcome(), Outcome::Unknown);
         assert!(begun.elapsed() < patience + PROMPT, "{:?}", begun.elapsed());
-        // Others say that a replica has taken its place; that the connection to it stands says nothing.
+        // The other nodes say that a replica has taken its place; the open connection to it proves nothing.
         cluster.failed_over(1).await.unwrap();
         let found = async || {
             let call = within(verify(&names[1][0], "a", Form::Source), patience);
@@ -362,7 +362,7 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
                 .await
                 .is_ok_and(|reply| reply.status() == Status::Held)
         };
-        // The map is asked for every 10 s, and a node that is silent has a second to answer.
+        // The map is surveyed every 10 s, and a silent node has a second to answer.
         let looks = async { while !found().await {} };
         let looked = timeout(Duration::from_secs(15), looks).await;
         assert!(looked.is_ok(), "the replica is not found");
@@ -374,7 +374,7 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
     .expect("the test hangs");
 }
 
-/// As clusters are set unless told otherwise: without one of its primaries none of them serves.
+/// The default of clusters: when one primary is missing, none of the nodes serves.
 #[tokio::test]
 async fn a_cluster_that_is_down_says_so_and_is_found_again() {
     timeout(FAILOVER, async {
@@ -430,7 +430,7 @@ async fn a_subscription_follows_its_slot_and_hears_every_message_once() {
 
         let slot = cluster.slot_of(channel).await.unwrap();
         cluster.migrate(slot, 1).await.unwrap();
-        // A request finds out, and nobody else has to say so.
+        // A request finds the move; no other message is needed.
         store.call(acquire(channel, "a", Form::Sha)).await.unwrap();
         until(&mut events, &Event::Reconnected).await;
         assert_eq!(listeners(&cluster, 1, channel).await, 1);

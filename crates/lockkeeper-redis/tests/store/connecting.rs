@@ -153,7 +153,7 @@ async fn a_server_shows_the_name_of_each_connection() {
     .await;
 }
 
-/// What tells people something is no condition.
+/// Commands whose answers only inform people are not required.
 #[tokio::test]
 async fn a_server_that_forbids_client_info_and_config_is_used_all_the_same() {
     bounded(async {
@@ -252,7 +252,7 @@ async fn the_url_chooses_socket_and_database() {
 #[tokio::test]
 async fn an_ipv6_host_is_understood() {
     bounded(async {
-        // A machine without IPv6 has nothing to test here.
+        // On a machine without IPv6 there is nothing to test.
         let Ok(listener) = TcpListener::bind("[::1]:0").await else {
             return;
         };
@@ -359,7 +359,7 @@ fn a_store_whose_runtime_is_gone_says_so() {
         let error = store.subscribe("channel").await;
         assert_eq!(error.unwrap_err().outcome(), Outcome::NotSent);
         store.close().await;
-        // That the connections are down may have been told by a task that was dropped last.
+        // A task that was dropped last may have reported that the connections are down.
         while events.recv().await.is_some() {}
         assert!(begun.elapsed() < Duration::from_secs(1));
     }));

@@ -1,6 +1,6 @@
 //! Credentials that change while a store lives.
 //!
-//! Servers show as whom a connection is logged in, and not by which password. So what changes here is the user.
+//! Servers show the user of a connection, and not its password. So these tests change the user.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::support::{Liar, acquire, bounded, eventually, options, until, verify};
 
-/// What is given out expires so soon.
+/// When the credentials of these tests expire.
 const TERM: Duration = Duration::from_millis(900);
 
-/// A provider that says what the test wants.
+/// A provider that returns what the test sets.
 #[derive(Clone, Default)]
 struct Giver(Arc<Mutex<Given>>);
 
 #[derive(Default)]
 struct Given {
-    /// As whom to log in, by the password `pw`; `None` is a failure.
+    /// The user to log in as, with the password `pw`; `None` is a failure.
     user: Option<&'static str>,
     expires_in: Option<Duration>,
     asked: usize,
@@ -92,7 +92,7 @@ async fn logins(server: &Server) -> Vec<(u64, String)> {
     let list = list.into_text().unwrap();
     let mut logins: Vec<(bool, u64, String)> = list
         .lines()
-        // Others are replicas and sentinels.
+        // The others are replicas and sentinels.
         .filter(|line| line.contains(" laddr=127.0.0.1:") && !line.contains(" user=default "))
         .map(|line| {
             let field = |name: &str| {
@@ -128,7 +128,7 @@ fn so_far(events: &mut UnboundedReceiver<Event>) -> Vec<Event> {
     std::iter::from_fn(|| events.try_recv().ok()).collect()
 }
 
-/// Connections are logged in anew while they live, and every message that is published meanwhile is heard.
+/// Connections log in anew while they live, and every message that is published meanwhile is heard.
 async fn logs_in_anew(resp3: bool) {
     let server = start().await;
     let giver = Giver::expiring("ann");
@@ -173,9 +173,9 @@ async fn logs_in_anew(resp3: bool) {
         let message = Event::message("channel", number.to_string());
         assert!(heard.contains(&message), "{number} was not heard");
     }
-    // Who listens by a new connection is told to look.
+    // Waiters on a new connection are told to poll.
     assert_eq!(heard.contains(&Event::Reconnected), !resp3);
-    // The new connection can do all that the old one could.
+    // The new connection can do everything that the old one could.
     store.subscribe("another").await.unwrap();
     store.unsubscribe("channel").await.unwrap();
     store.close().await;
@@ -205,7 +205,7 @@ async fn a_provider_that_fails_costs_no_connection() {
         // Both connections, twice.
         eventually("it is asked again", async || giver.asked() >= asked + 4).await;
         assert_eq!(logged_in(&server, "ann").await, before);
-        // Nor does one that says what is not so.
+        // Nor does a provider that gives wrong credentials.
         giver.give("nobody");
         let asked = giver.asked();
         eventually("it is asked again", async || giver.asked() >= asked + 2).await;
@@ -307,7 +307,7 @@ async fn a_store_that_may_connect_later_waits_for_credentials() {
     .await;
 }
 
-/// A file of its own for a test, which goes with it.
+/// A file that belongs to one test and is deleted with it.
 struct Secret(PathBuf);
 
 impl Secret {
@@ -357,7 +357,7 @@ async fn a_password_file_is_read_again_for_each_connection() {
     .await;
 }
 
-/// A server that has forgotten its users, as a proxy in front of one may.
+/// A server that has forgotten its logins, as a proxy in front of one may.
 #[tokio::test]
 async fn a_connection_that_the_server_does_not_know_any_more_is_logged_in_again() {
     bounded(async {
@@ -370,7 +370,7 @@ async fn a_connection_that_the_server_does_not_know_any_more_is_logged_in_again(
                     *logins += 1;
                     None
                 }
-                // Both connections are logged in once.
+                // Both connections have logged in once.
                 "EVALSHA" if *logins == 2 => {
                     Some("-NOAUTH Authentication required.\r\n".to_owned())
                 }
@@ -454,7 +454,7 @@ async fn every_node_of_a_cluster_and_a_watched_primary_are_logged_in_to_by_the_p
     .await;
 }
 
-/// Holds a lock as ann, in a database of her own.
+/// Holds a lock as ann, in ann's own database.
 async fn works_as_ann(server: &Server, store: RedisStore, sort: &str) {
     let reply = store.call(acquire(sort, "a", Form::Source)).await;
     assert_eq!(reply.unwrap().status(), Status::Granted, "{sort}");
@@ -474,7 +474,7 @@ async fn a_store_has_the_settings_of_a_client_of_redis_rs() {
         let client = redis::Client::open(url).unwrap();
         let store = RedisOptions::new().connect_redis_rs(client.get_connection_info());
         works_as_ann(&server, store.await.unwrap(), "redis-rs").await;
-        // With a provider too, nobody knows which of them counts.
+        // With a provider as well, it is ambiguous which of the two counts.
         let options = RedisOptions::new().credentials(Giver::of("bob"));
         let error = options.connect_redis_rs(client.get_connection_info()).await;
         let error = error.unwrap_err().to_string();

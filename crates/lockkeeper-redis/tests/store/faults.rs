@@ -1,4 +1,4 @@
-//! Lost replies, dead and frozen servers.
+//! Lost replies, dead servers and frozen servers.
 
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,15 @@ async fn a_lost_reply_is_unknown_and_the_script_ran_once() {
         let mut events = store.events().unwrap();
         teach(&store).await;
         let before = server.commandstats("evalsha").await.unwrap();
-        // The reply cuts its connection instead of being handed on; the connection after that one is good while the call
-        // still waits, so that it could be sent once more.
+        // The proxy ends the connection instead of passing the reply on. The next connection is good while the call still waits, so
+        // the call could be sent again.
         proxy.lose_reply_to("EVALSHA");
         let error = store.call(acquire("name", "a", Form::Sha)).await;
         assert_eq!(error.unwrap_err().outcome(), Outcome::Unknown);
         assert_eq!(proxy.so_far().cut, 1);
         assert_eq!(server.commandstats("evalsha").await.unwrap(), before + 1);
         until(&mut events, &Event::Reconnected).await;
-        // Both lines are in use again, and nothing was sent a second time.
+        // Both connections are in use again, and nothing was sent twice.
         store.subscribe("channel").await.unwrap();
         let reply = store.call(verify("name", "a", Form::Sha)).await.unwrap();
         assert_eq!(reply.status(), Status::Held);
@@ -148,7 +148,7 @@ async fn a_channel_forbidden_meanwhile_does_not_keep_the_others_away() {
         for channel in ["a", "b", "c"] {
             store.subscribe(channel).await.unwrap();
         }
-        // The server cuts subscribers who lose a channel.
+        // The server disconnects subscribers that lose a channel.
         allow(&["&a", "&c"]).await;
         until(&mut events, &Event::Reconnected).await;
         let mut peer = Peer::connect(&server).await;
@@ -175,7 +175,7 @@ async fn a_call_to_a_frozen_server_ends_in_time_as_unknown() {
         let error = store.call(call).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown);
         assert!(begun.elapsed() >= timeout && begun.elapsed() < PROMPT);
-        // Both connections are found to be dead, one with a request under way, one idle.
+        // Both connections are found dead, one with a request under way, one idle.
         until(&mut events, &Event::Disconnected).await;
         until(&mut events, &Event::Disconnected).await;
         println!("noticed after {:?}", begun.elapsed());
@@ -185,7 +185,7 @@ async fn a_call_to_a_frozen_server_ends_in_time_as_unknown() {
         assert!(begun.elapsed() < timeout);
         server.thaw().unwrap();
         until(&mut events, &Event::Reconnected).await;
-        // The request lay in the server's socket; it ran when the server woke, and once.
+        // The request was in the server's socket; it ran once, when the server woke.
         let ran = server.commandstats("evalsha").await.unwrap() - before;
         println!("ran {ran} times");
         assert!(ran <= 1);

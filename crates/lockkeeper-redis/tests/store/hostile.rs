@@ -1,4 +1,4 @@
-//! Servers, and people in the middle of a plaintext connection, that mean harm.
+//! Hostile servers, and attackers in the middle of a plaintext connection.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -12,8 +12,8 @@ use crate::support::{Liar, bounded, connect, transport, until};
 const URL: &str = "LOCKKEEPER_TEST_HOSTILE_URL";
 const SIGABRT: i32 = 6;
 
-/// The decoder of redis-rs knows a bound, and the connection ends with an error. fred's calls itself for each level of a reply and
-/// knows none, nor can one be put before it, for fred makes the socket itself: the stack ends, and with it the process.
+/// The decoder of redis-rs has a limit, and the connection ends with an error. fred's decoder recurses for each level of a reply
+/// and has no limit. None can be put before it, because fred opens the socket itself: the stack overflows, and the process aborts.
 #[tokio::test]
 async fn a_reply_of_very_many_levels_ends_the_connection_or_with_fred_the_process() {
     bounded(async {
@@ -52,7 +52,7 @@ async fn a_reply_of_very_many_levels_ends_the_connection_or_with_fred_the_proces
 #[ignore = "run by another test in a process of its own"]
 async fn connects_to_a_server_that_means_harm() {
     let url = std::env::var(URL).unwrap();
-    // With fred the harm is done while it connects, with redis-rs by the first look at the server.
+    // With fred the harm is done while it connects, with redis-rs by the first check of the server.
     let store = connect(&url).await.unwrap();
     let mut events = store.events().unwrap();
     bounded(until(&mut events, &Event::Disconnected)).await;

@@ -47,14 +47,14 @@ async fn subscribing_twice_is_once_and_unsubscribing_ends_it() {
     .await;
 }
 
-/// Takes the right to channels from everybody, lets the store connect again without it, and gives it back.
+/// Revokes the right to channels from all users, lets the store connect again without it, and restores it.
 async fn refuse_for_a_moment(server: &Server, events: &mut UnboundedReceiver<Event>) {
     let rights = async |rule| {
         let command = ["ACL", "SETUSER", "default", rule];
         server.command(&command).await.unwrap();
     };
     rights("resetchannels").await;
-    // The server may have ended the connection by itself when the right was taken.
+    // The server may have ended the connection by itself when the right was revoked.
     let kill = ["CLIENT", "KILL", "TYPE", "pubsub"];
     server.command(&kill).await.unwrap();
     until(events, &Event::Disconnected).await;
@@ -75,7 +75,7 @@ async fn a_subscription_that_was_refused_after_a_reconnect_is_made_at_the_next_h
             }
             refuse_for_a_moment(&server, &mut events).await;
             store.unsubscribe("c").await.unwrap();
-            // Whoever waits is told to look: messages were missed although the connection held.
+            // Waiters are told to poll: messages were missed although the connection held.
             until(&mut events, &Event::Reconnected).await;
             let mut peer = Peer::connect(&server).await;
             for (channel, listeners) in [("a", 1), ("b", 1), ("c", 0)] {
@@ -109,7 +109,8 @@ async fn a_refused_subscription_leaves_the_others_alone() {
     .await;
 }
 
-/// Whoever is not refused is not told so, however many are: at the worst nobody knows, and it asks again.
+/// A subscription that is not refused is never reported as refused, however many there are: at worst the result is unknown, and the
+/// caller asks again.
 #[tokio::test]
 async fn many_refused_subscriptions_leave_the_others_alone() {
     bounded(async {
@@ -174,7 +175,7 @@ async fn replies_that_stay_out_of_step_cost_the_connection_not_the_truth() {
     .await;
 }
 
-/// One error too many comes back, and the replies stay one behind for good.
+/// One error too many comes back, and the replies stay one behind from then on.
 #[tokio::test]
 async fn a_refusal_that_leaves_the_replies_out_of_step_costs_the_connection() {
     bounded(async {
@@ -239,7 +240,7 @@ async fn a_flood_of_messages_arrives_whole_or_is_told() {
         }
         println!("{seen} messages, {told} gaps told");
         assert!(seen == 20_000 || told > 0, "{seen} messages, no gap told");
-        // The stream has survived it.
+        // The stream still works.
         let mut peer = Peer::connect(&server).await;
         assert_eq!(peer.publish("channel", "after").await, 1);
         until(&mut events, &Event::message("channel", "after")).await;

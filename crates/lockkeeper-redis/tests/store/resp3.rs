@@ -1,4 +1,4 @@
-//! RESP3 does what RESP2 does, wherever the locks live.
+//! RESP3 behaves as RESP2 does, on every kind of deployment.
 
 use lockkeeper_core::store::{Event, Form, Store};
 use lockkeeper_lua::Status;
@@ -8,7 +8,7 @@ use lockkeeper_testkit::server::Server;
 
 use crate::support::{acquire, bounded, leave, options, until};
 
-/// Holds, listens, and hears what is published by `publish`.
+/// Holds, subscribes, and receives what `publish` publishes.
 async fn everything_works(url: &str, server: &Server, publish: impl AsyncFnOnce()) {
     let store = options().resp3(true).connect(url).await.unwrap();
     let mut events = store.events().unwrap();

@@ -1,4 +1,4 @@
-//! Scripts: answers, refusals, replies that belong to somebody else.
+//! Scripts: answers, refusals, replies that belong to another request.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn a_foreign_reply_is_unknown_and_its_connection_is_replaced() {
         assert_eq!(error.outcome(), Outcome::Unknown);
         assert!(error.to_string().contains("4711"), "{error}");
         assert!(error.source().unwrap().is::<BadReply>());
-        // Not one more call goes by the old connection.
+        // The old connection gets no further call.
         let error = store.call(verify("n", "c", Form::Sha)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::NotSent, "{error}");
         assert_eq!(events.recv().await, Some(Event::Disconnected));
@@ -119,8 +119,8 @@ async fn an_idle_connection_out_of_step_is_found_and_replaced() {
     .await;
 }
 
-/// fred's reply queue gets out of step when a `SUBSCRIBE` is refused, if nothing is done about it. Here scripts and subscriptions are refused all the
-/// time, and no reply goes to a neighbour.
+/// A refused `SUBSCRIBE` shifts fred's queue of replies if nothing is done about it. Here scripts and subscriptions are refused all
+/// the time, and no reply goes to another request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_reach_their_own_caller_and_no_neighbour() {
     bounded(async {

@@ -1,4 +1,4 @@
-//! A primary that sentinels watch: it is found, and followed when it is another one.
+//! A primary that sentinels watch: the store finds it, and follows when another server becomes the primary.
 
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ async fn a_killed_primary_is_replaced_with_all_its_subscriptions() {
     .expect("the test hangs");
 }
 
-/// The old one stays well and would take writes for seconds: no connection breaks.
+/// The old primary stays healthy and would accept writes for seconds: no connection breaks.
 #[tokio::test]
 async fn a_primary_that_is_replaced_while_it_is_well_is_left_at_once() {
     timeout(FAILOVER, async {

@@ -1,4 +1,4 @@
-//! Messages of names in a cluster: sharded from version 7, by the word of the node, and followed wherever their slot goes.
+//! Messages of names in a cluster: sharded from version 7, as the node decides, and followed when their slot moves.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ use tokio::net::TcpStream;
 use crate::cluster::{listeners, names, teach};
 use crate::support::{acquire, bounded, connect, eventually, leave, options, transport, until};
 
-/// How long a store here may not know what the server has taken away, in place of 5 s.
+/// How long a store here may not notice that the server has ended a subscription, instead of 5 s.
 const SILENCE: Duration = Duration::from_millis(400);
 
-/// With both protocols; each looks after its subscriptions every [`SILENCE`].
+/// Both protocols; each store checks its subscriptions every [`SILENCE`].
 fn both() -> [RedisOptions; 2] {
     [false, true].map(|resp3| options().silence_timeout(SILENCE).resp3(resp3))
 }
 
-/// One that never looks after them within the test.
+/// A store that never checks them within the test.
 fn careless() -> RedisOptions {
     options().silence_timeout(Duration::from_secs(600))
 }
@@ -35,8 +35,8 @@ async fn executed(cluster: &Cluster, command: &str) -> u64 {
     executed
 }
 
-/// A move that the store finds by the look it takes right after connecting, or else by a request that is sent on. The next look is a
-/// while away.
+/// Moves a slot. The store finds the move in its survey right after connecting, or else by a redirected request. The next survey is
+/// a while away.
 async fn settled(cluster: &Cluster, store: &RedisStore, channel: &str) {
     store.subscribe(channel).await.unwrap();
     cluster
@@ -60,7 +60,7 @@ fn text(reply: &Reply, field: usize) -> String {
     }
 }
 
-/// A classic subscriber that reads line by line.
+/// A classic subscriber that reads one line at a time.
 async fn eavesdrop(server: &Server, channel: &str) -> BufReader<TcpStream> {
     let stream = TcpStream::connect(server.address()).await.unwrap();
     let mut stream = BufReader::new(stream);
@@ -73,7 +73,7 @@ async fn eavesdrop(server: &Server, channel: &str) -> BufReader<TcpStream> {
     stream
 }
 
-/// Messages between two nodes stay in order, so what is heard before the last word is all there was.
+/// Messages between two nodes stay in order, so what is read before the last message is all there was.
 async fn overheard(stream: &mut BufReader<TcpStream>, last: &str) -> String {
     let mut read = String::new();
     while !read.contains(last) {
@@ -117,7 +117,7 @@ async fn a_wake_stays_with_the_node_of_its_name_from_version_7() {
     .await;
 }
 
-/// Two nodes that name one another: a refusal would end the waiting of everybody on the channel.
+/// Two nodes that redirect to each other: a refusal would end the waiting of everybody on the channel.
 #[tokio::test]
 async fn a_slot_that_nobody_admits_to_have_may_be_asked_for_again() {
     bounded(async {
@@ -187,7 +187,7 @@ async fn an_inspection_counts_who_listens() {
     .await;
 }
 
-/// A server that is alone has sharded messages too, but `redis://` to it has one node to tell.
+/// A cluster of one node has sharded messages too; a store with a `redis://` URL to that node decides in the same way.
 #[tokio::test]
 async fn a_node_by_itself_decides_as_one_of_many_does() {
     bounded(async {
@@ -226,7 +226,7 @@ async fn who_does_not_know_yet_that_a_slot_has_moved_subscribes_where_it_is() {
             if cluster.has_sharded_messages().await.unwrap() {
                 assert_eq!(listeners(&cluster, 1, channel).await, 1);
             }
-            // And who does not know it unsubscribes where nothing is left.
+            // And unsubscribing without knowing of the move leaves nothing behind.
             let channel = &names[0][1];
             store.subscribe(channel).await.unwrap();
             cluster
@@ -241,7 +241,7 @@ async fn who_does_not_know_yet_that_a_slot_has_moved_subscribes_where_it_is() {
     .await;
 }
 
-/// Nothing is asked of the name meanwhile, and nothing of its node.
+/// Meanwhile, nothing is requested of the name or its node.
 #[tokio::test]
 async fn a_subscription_that_the_server_took_away_is_made_again_where_the_slot_is() {
     bounded(async {
@@ -276,8 +276,8 @@ async fn a_subscription_that_the_server_took_away_is_made_again_where_the_slot_i
     .await;
 }
 
-/// It looks after its subscriptions in minutes, and nothing else makes it ask a node that has lost a slot. fred hears nothing of
-/// what the server takes.
+/// It checks its subscriptions only after minutes, and nothing else makes it ask a node that has lost a slot. fred does not see
+/// what the server ends.
 #[tokio::test]
 async fn a_subscription_that_was_taken_away_is_missed_at_once_over_redis_rs() {
     bounded(async {
@@ -366,7 +366,7 @@ async fn one_request_that_is_sent_on_brings_the_subscriptions_along() {
                 && listeners(&cluster, 1, &names[0][1]).await == 1
         })
         .await;
-        // Its next look is minutes away.
+        // Its next check is minutes away.
         until(&mut events, &Event::Reconnected).await;
     })
     .await;
@@ -450,7 +450,7 @@ async fn a_line_without_subscriptions_is_asked_for_signs_of_life_too() {
     .await;
 }
 
-/// The connections of clients to a node that send heartbeats: their age, and for how long nothing was asked, s.
+/// The connections of clients to a node that send heartbeats: their age and their idle time, s.
 async fn own_lines(node: &Server) -> Vec<(u64, u64)> {
     let list = node.command(&["CLIENT", "LIST", "TYPE", "normal"]).await;
     let mut list = list.unwrap().into_text().unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share: a server that lies, calls, and bounded waiting.
+//! What the tests share: a server with false answers, calls, and bounded waiting.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub(crate) async fn bounded<T>(future: impl Future<Output = T>) -> T {
         .expect("the test hangs")
 }
 
-/// Looks every 5 ms until `condition` holds: for facts on a server, which tells nobody when they change.
+/// Checks every 5 ms until `condition` holds: for facts on a server, which reports no changes.
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let look = async {
         while !condition().await {
@@ -37,12 +37,12 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     assert!(looked.is_ok(), "never came true: {what}");
 }
 
-/// Connects by the library that the tests are told.
+/// Connects with the library that the tests are set to use.
 pub(crate) async fn connect(url: &str) -> lockkeeper_core::Result<RedisStore> {
     options().connect(url).await
 }
 
-/// How many connections there are by TCP. This question is asked over the unix socket and does not count itself.
+/// How many TCP connections there are. The question uses the unix socket, so it does not count itself.
 pub(crate) async fn connections(server: &Server) -> usize {
     let list = server.command(&["CLIENT", "LIST"]).await.unwrap();
     let list = list.into_text().unwrap();
@@ -50,7 +50,7 @@ pub(crate) async fn connections(server: &Server) -> usize {
     list.lines().filter(by_tcp).count()
 }
 
-/// A connection of somebody else, that speaks inline commands and reads one-line replies.
+/// A connection of another client, which sends inline commands and reads one-line replies.
 pub(crate) struct Peer(BufReader<TcpStream>);
 
 impl Peer {
@@ -59,7 +59,7 @@ impl Peer {
         Self(BufReader::new(stream))
     }
 
-    /// Publishes and says how many received it.
+    /// Publishes; returns how many subscribers received it.
     pub(crate) async fn publish(&mut self, channel: &str, payload: &str) -> u64 {
         let reply = self.say(&format!("PUBLISH {channel} {payload}")).await;
         let count = reply.strip_prefix(':').expect(&reply);
@@ -87,7 +87,7 @@ fn call(script: &'static Script, keys: &[String], args: &[&str], form: Form) -> 
 pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
     let parts = ["", ":counter", ":tombstone", ":holders", ":queue", ":state"];
     let keys = parts.map(|part| format!("{name}{part}"));
-    // Others poll the name, and are told when it is free.
+    // Other waiters poll the name, and get a message when it is free.
     let args = [
         claim, "60000", "0", "0", "mutex", "x", "1", "0", "wake", "0", "0",
     ];
@@ -112,7 +112,7 @@ pub(crate) fn within(mut call: Call, timeout: Duration) -> Call {
     call
 }
 
-/// Teaches the server every script that the tests use.
+/// Loads every script that the tests use.
 pub(crate) async fn teach(store: &RedisStore) {
     for call in [
         acquire("taught", "c", Form::Source),
@@ -128,15 +128,14 @@ pub(crate) async fn until(events: &mut UnboundedReceiver<Event>, wanted: &Event)
     while events.recv().await.expect("the event stream has ended") != *wanted {}
 }
 
-/// A server that answers as it is told.
+/// A server with programmed answers.
 pub(crate) struct Liar {
     pub(crate) addr: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
 impl Liar {
-    /// `answer` is given the connection's number, from zero, and a command; it returns the raw reply, or `None` for the
-    /// honest one.
+    /// `answer` gets the connection's number, from zero, and a command. It returns the raw reply, or `None` for the honest one.
     pub(crate) async fn start<F>(answer: F) -> Self
     where
         F: Fn(usize, &[String]) -> Option<String> + Send + Sync + 'static,

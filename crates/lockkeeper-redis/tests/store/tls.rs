@@ -1,4 +1,4 @@
-//! TLS with an authority and a client certificate of one's own.
+//! TLS with a private authority and a client certificate.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ async fn a_url_that_is_wrong_about_tls_is_told_of_the_other_scheme() {
     .await;
 }
 
-/// The nodes name themselves `localhost`, and so do their certificates, without any address.
+/// The nodes announce the name `localhost`, and their certificates contain it, without any address.
 fn named() -> lockkeeper_testkit::cluster::Options {
     Cluster::options()
         .replicas(0)
@@ -112,7 +112,7 @@ async fn nodes_are_found_whose_certificates_carry_names_only() {
         let cluster = named().configuration("cluster-announce-hostname localhost");
         let cluster = cluster.start().await.unwrap();
         if !cluster.has_sharded_messages().await.unwrap() {
-            // Names are announced from version 7.
+            // Nodes announce names from version 7.
             return;
         }
         let node = &cluster.nodes()[0];
@@ -120,7 +120,7 @@ async fn nodes_are_found_whose_certificates_carry_names_only() {
         let url = format!("rediss-cluster://localhost:{port}?{settings}");
         let store = connect(&url).await.unwrap();
         use_every_node(&store).await;
-        // A slot that moves is found by a redirection, which names addresses.
+        // A redirection finds the moved slot, and redirections contain addresses.
         let slot = cluster.slot_of("{name1}").await.unwrap();
         let to = (cluster.primary_of(slot).await.unwrap() + 1) % 3;
         cluster.migrate(slot, to).await.unwrap();

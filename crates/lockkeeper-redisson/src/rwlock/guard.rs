@@ -1,4 +1,4 @@
-//! The guards of each mode.
+//! The guards of the two modes.
 
 use lockkeeper_core::Result;
 
@@ -17,14 +17,14 @@ lockkeeper_core::guard! {
 }
 
 impl RedissonReadGuard {
-    /// Reads once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
+    /// Acquires to read once more for the same owner, without waiting. The new claim's lease has the client's ttl and is renewed.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token.
     ///
     /// # Errors
     ///
-    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here or on the server: then
-    /// nothing is held anew. Otherwise as for [`RedissonReadWriteLock::read`].
+    /// [`Lost`](lockkeeper_core::Error::Lost) or [`NotHeld`](lockkeeper_core::Error::NotHeld) if this guard's lease has ended, here
+    /// or on the server; nothing new is held then. Otherwise as for [`RedissonReadWriteLock::read`].
     ///
     /// # Cancel safety
     ///
@@ -53,7 +53,7 @@ impl RedissonReadGuard {
 }
 
 impl RedissonWriteGuard {
-    /// Writes once more for the same owner, without waiting, with a lease of the client's ttl that is renewed.
+    /// Acquires to write once more for the same owner, without waiting. The new claim's lease has the client's ttl and is renewed.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token.
     ///
@@ -84,8 +84,8 @@ impl RedissonWriteGuard {
         self.0.reenter().await.map(Self)
     }
 
-    /// Reads inside this write, for the same owner, without waiting. When the write is released first, the read goes on, others may read beside
-    /// it, and those that wait are told.
+    /// Acquires to read inside this write, for the same owner, without waiting. If you release the write first, the read goes on,
+    /// other readers may join it, and the waiters are woken.
     ///
     /// When it returns `Ok`, both guards hold, with the same fencing token.
     ///

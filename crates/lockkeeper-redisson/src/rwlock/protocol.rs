@@ -1,4 +1,4 @@
-//! The scripts of a name that Redisson's `RReadWriteLock` holds too, in each mode.
+//! The scripts, in each mode, of a name that Redisson's `RReadWriteLock` uses too.
 
 use std::fmt::Display;
 
@@ -11,14 +11,14 @@ use crate::protocol::of_name;
 /// How a claim holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Beside others that read.
+    /// Together with other readers.
     Read,
     /// Alone.
     Write,
 }
 
 impl Mode {
-    /// As Redisson calls it.
+    /// Redisson's word for it.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -39,12 +39,13 @@ impl ReadWriteProtocol {
         Self { name, mode }
     }
 
-    /// What Redisson holds by, and what is known of our claims.
+    /// The keys of Redisson's holds and of our own claims.
     fn keys(&self) -> [String; 2] {
         [self.name.main().to_owned(), self.name.part("redisson")]
     }
 
-    /// Redisson's key of the first read of an owner. All our claims of the owner share it: Redisson looks for the longest of all of them.
+    /// Redisson's key for the first read of an owner. All our claims of the owner share it: Redisson looks for the longest lease of
+    /// all such keys.
     fn timeout(&self, claim: &ClaimId) -> String {
         let (name, owner) = (self.name.main(), claim.owner());
         match name.contains('{') {
@@ -138,7 +139,7 @@ impl Foreign for ReadWriteProtocol {
         of_name("redisson_rwlock", &self.name)
     }
 
-    /// Redisson says `0` when the last reader leaves, and `1` when a writer does.
+    /// Redisson sends `0` when the last reader releases, and `1` when a writer does.
     fn is_wake(&self) -> IsWake {
         |message| !message.is_empty() && message.iter().all(u8::is_ascii_digit)
     }

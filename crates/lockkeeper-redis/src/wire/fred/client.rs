@@ -14,8 +14,8 @@ use crate::credentials::Credentials;
 use crate::options::RedisOptions;
 use crate::target::{Address, Target};
 
-/// Messages that may wait between fred and the listener before some are dropped (which is noticed and told). fred's own 32 is
-/// less than what one read from the socket can bring.
+/// How many messages may wait between fred and the listener before some are dropped (which is noticed and reported). fred's own 32
+/// is less than one read from the socket can bring.
 const MESSAGE_BUFFER: usize = 1024;
 
 pub(super) fn build(
@@ -42,7 +42,7 @@ pub(super) fn build(
         } else {
             RespVersion::RESP2
         },
-        // An error while connecting is told at once.
+        // An error while connecting is reported at once.
         fail_fast: true,
         ..Config::default()
     };
@@ -64,8 +64,8 @@ pub(super) fn build(
                 nodelay: Some(options.nodelay),
                 ..TcpConfig::default()
             };
-            // Finds a silent server sooner than the heartbeat when requests are under way, but not as long as new
-            // ones keep being written.
+            // Finds a silent server sooner than the heartbeat when requests are under way, but not while new ones keep being
+            // written.
             connection.unresponsive = UnresponsiveConfig {
                 max_timeout: Some(options.silence_timeout),
                 interval: (options.silence_timeout / 4).max(Duration::from_millis(2)),

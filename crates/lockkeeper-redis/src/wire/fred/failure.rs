@@ -1,15 +1,15 @@
 //! What fred's errors say about a request: not sent, unknown, refused.
 //!
-//! Error replies to scripts never come this way. Scripts are run so that fred hands over the raw frame, and an error
-//! *reply* is told from an error of *fred* by its type, not by its text. That matters for `CLUSTERDOWN`: fred gives the
-//! text of that one reply to every request that was under way, as their own error.
+//! Error replies to scripts never reach this module. Scripts are run so that fred returns the raw frame, and the type, not the
+//! text, distinguishes an error *reply* from an error of *fred*. That matters for `CLUSTERDOWN`: fred gives the text of that one
+//! reply to every request under way, as their own error.
 
 use fred::error::{Error as FredError, ErrorKind};
 use lockkeeper_core::store::StoreError;
 
 use crate::failure::{self, GIBBERISH, of_tls, spaced};
 
-/// What is known about a request that fred answered with an error of its own.
+/// What is known about a request that fred failed with an error of its own.
 pub(super) fn of_request(error: FredError) -> StoreError {
     let message = plain(&error);
     let known_not_sent = match error.kind() {
@@ -19,7 +19,7 @@ pub(super) fn of_request(error: FredError) -> StoreError {
             error.details(),
             "Connection closed unexpectedly." | "Canceled."
         ),
-        // A client of ours has one connection for life, so there was no earlier attempt.
+        // Our client has one connection for life, so there was no earlier attempt.
         ErrorKind::Unknown => matches!(
             error.details(),
             "Client is not initialized." | "Failed to send command to router."
@@ -34,7 +34,7 @@ pub(super) fn of_request(error: FredError) -> StoreError {
     }
 }
 
-/// Why a connection could not be made. No request of the caller's was in it, so it is refused or not sent.
+/// Why a connection could not be made. It carried no request of a caller, so the error is "refused" or "not sent".
 pub(super) fn of_connecting(error: FredError) -> StoreError {
     if is_error_reply(&error) {
         let refused = StoreError::refused(error.details()).with_source(error);
@@ -44,8 +44,8 @@ pub(super) fn of_connecting(error: FredError) -> StoreError {
     }
 }
 
-/// Whether fred's error is an error reply in disguise. Replies open with a code word in capitals, fred's own texts are
-/// sentences. For connecting and for `PING`, where the price of a mistake is the wording or a new connection.
+/// Whether fred's error is really an error reply. Replies begin with a code in capitals; fred's own texts are sentences. Used for
+/// connecting and for `PING`, where a mistake only costs the wording or a new connection.
 pub(super) fn is_error_reply(error: &FredError) -> bool {
     let code = error.details().split_whitespace().next();
     code.is_some_and(|code| {
@@ -64,8 +64,8 @@ fn plain(error: &FredError) -> String {
     }
 }
 
-/// fred hands on what the operating system and the TLS library say in Rust's debug form, as in
-/// `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }` and
+/// Extracts the message from fred's errors. fred passes on errors of the operating system and the TLS library in Rust's `Debug`
+/// form, as in `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }` and
 /// `Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }`. Its own texts are sentences.
 fn words(details: &str) -> String {
     let quoted = |mark| details.split_once(mark)?.1.split('"').next();
@@ -119,7 +119,7 @@ mod tests {
             (ErrorKind::Unknown, "Too many failed write attempts."),
             (ErrorKind::Protocol, "Cannot parse."),
             (ErrorKind::Canceled, "Empty error."),
-            // The reply to a neighbour, which fred gives to everybody under way.
+            // The reply to a neighbour, which fred gives to every request under way.
             (ErrorKind::Cluster, "CLUSTERDOWN The cluster is down"),
         ];
         for (kind, details) in cases {

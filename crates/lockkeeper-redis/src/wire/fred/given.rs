@@ -1,4 +1,4 @@
-//! A deployment as a program has described it to fred.
+//! The deployment that a fred configuration describes.
 
 use fred::types::RespVersion;
 use fred::types::config::{Config, Server, ServerConfig};
@@ -11,13 +11,13 @@ use crate::target::{Address, Target, config, login};
 use crate::tls::Tls;
 use crate::translation::Translation;
 
-/// What the configuration of a client names.
+/// The deployment of this configuration.
 pub(crate) fn deployment(options: &mut RedisOptions, client: &Config) -> Result<Deployment> {
     options.transport = Transport::Fred;
     options.resp3 = client.version == RespVersion::RESP3;
     let (user, password) = (client.username.clone(), client.password.clone());
     let template = Target {
-        // In place of those below.
+        // The addresses below replace it.
         address: Address::tcp("", 0),
         database: client.database.unwrap_or_default(),
         login: login(user, password, None)?,
@@ -104,7 +104,7 @@ fn tls(client: &Config) -> Result<Option<Tls>> {
     }
 }
 
-/// Never without a word in the clear.
+/// Fails without TLS support instead of silently connecting in plain text.
 #[cfg(not(feature = "tls"))]
 fn tls(client: &Config) -> Result<Option<Tls>> {
     match client.uses_tls() {

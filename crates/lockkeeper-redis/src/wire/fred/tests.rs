@@ -13,7 +13,7 @@ async fn a_request_queued_after_the_end_is_answered_when_the_owner_lets_go() {
     let target = Target::parse(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();
-        // fred's PING, CLIENT ID and INFO; the first PING and the HELLO of ours.
+        // fred's own PING, CLIENT ID and INFO; then the first PING and the HELLO of the store.
         let mut replies = ["+PONG\r\n", ":1\r\n", "$0\r\n\r\n", "+PONG\r\n", "*0\r\n"].iter();
         while replies.len() > 0 {
             let mut read = [0; 1024];

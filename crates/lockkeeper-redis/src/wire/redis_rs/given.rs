@@ -1,4 +1,4 @@
-//! A deployment as a program has described it to redis-rs.
+//! The deployment that a redis-rs configuration describes.
 
 use lockkeeper_core::Result;
 use redis::{ConnectionAddr, ConnectionInfo};
@@ -16,7 +16,7 @@ pub(crate) fn server(options: &mut RedisOptions, server: &ConnectionInfo) -> Res
     Ok(Deployment::Single(target(server)?))
 }
 
-/// A cluster, by some of its nodes.
+/// A cluster, given some of its nodes.
 pub(crate) fn cluster(options: &mut RedisOptions, nodes: &[ConnectionInfo]) -> Result<Deployment> {
     let targets: Result<Vec<Target>> = nodes.iter().map(target).collect();
     let targets = targets?;
@@ -47,7 +47,7 @@ pub(crate) fn cluster(options: &mut RedisOptions, nodes: &[ConnectionInfo]) -> R
     Ok(Deployment::Cluster(seeds))
 }
 
-/// By the same library, and in the same words.
+/// Chooses the same library and the same protocol.
 fn speak(options: &mut RedisOptions, server: &ConnectionInfo) {
     options.transport = Transport::RedisRs;
     options.resp3 = !matches!(
@@ -152,7 +152,7 @@ mod tests {
         };
         let error = tls(true).unwrap_err().to_string();
         assert!(error.contains("insecure"), "{error}");
-        // Without the feature, or on a machine that trusts nobody.
+        // Without the feature, or on a machine without certificate authorities.
         if let Err(error) = tls(false) {
             let error = error.to_string();
             let expected = error.contains("TLS is not supported") || error.contains("authority");

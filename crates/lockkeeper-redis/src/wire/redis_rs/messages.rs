@@ -1,8 +1,8 @@
-//! A connection for messages: one task reads all that comes, and tells messages, confirmations and answers apart.
+//! A connection for messages: one task reads everything and distinguishes messages, confirmations and answers.
 //!
-//! The library's own connection counts: so many answers to so many requests. A server may say `sunsubscribe` unasked, when a slot
-//! goes to another node, and such a count would be one off from then on. Here every confirmation is known by its kind and its
-//! channel, and every run of changes ends with a `PING` whose nonce says that all before it has been answered.
+//! The library's own connection counts answers against requests. A server may send `sunsubscribe` unasked, when a slot moves to
+//! another node, and such a count would be off by one from then on. Here the kind and the channel identify every confirmation, and
+//! every run of changes ends with a `PING` whose nonce shows that everything before it has been answered.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -21,13 +21,13 @@ use crate::wire::{Answer, Change, Changed, Heard, Listener, nonce, out_of_step};
 /// The callers' half.
 pub(crate) struct Messages(mpsc::UnboundedSender<(Vec<u8>, Owed)>);
 
-/// What the server owes to whoever waits for it.
+/// A reply that the server owes to a caller.
 pub(super) enum Owed {
     Answer(oneshot::Sender<Answer>),
     Changes(Batch),
 }
 
-/// Changes that wait for their confirmations, and the `PING` behind them.
+/// Changes that wait for their confirmations, and the `PING` after them.
 pub(super) struct Batch {
     wanted: Vec<Wanted>,
     refusals: Vec<StoreError>,
@@ -38,11 +38,11 @@ pub(super) struct Batch {
 struct Wanted {
     kind: PushKind,
     channel: String,
-    /// How many subscriptions of its kind there are, once that is confirmed.
+    /// How many subscriptions of its kind there are, once the change is confirmed.
     count: Option<usize>,
 }
 
-/// Begins to serve a connection; the future ends with it and says why.
+/// Starts to serve a connection; the future ends with it and returns why.
 pub(super) fn start(
     socket: Socket,
     listener: Listener,
@@ -104,7 +104,7 @@ async fn write(
             return failure::words_of_io(&error);
         }
     }
-    // Nobody can ask for anything any more; the owner may still listen.
+    // No caller can ask for anything any more, but the owner may still listen.
     std::future::pending().await
 }
 
@@ -134,7 +134,7 @@ fn lock(owed: &Mutex<VecDeque<Owed>>) -> std::sync::MutexGuard<'_, VecDeque<Owed
     owed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives one reply to whom it belongs. An error says that it belongs to nobody, and the connection is out of step.
+/// Gives one reply to the caller that waits for it. An error means that no caller does, and the connection is out of step.
 pub(super) fn take(
     value: redis::Value,
     owed: &mut VecDeque<Owed>,
@@ -163,7 +163,7 @@ pub(super) fn take(
                 false => Err(out_of_step()),
             };
         }
-        // Of a kind that nobody has asked for.
+        // A push of a kind that no caller asks for.
         None if matches!(value, redis::Value::Push { .. }) => return Ok(()),
         None => {}
     }
@@ -180,13 +180,13 @@ pub(super) fn take(
     Ok(())
 }
 
-/// What a server says besides answers.
+/// What a server sends besides answers.
 enum Notice<'a> {
     Message {
         channel: &'a str,
         payload: &'a [u8],
     },
-    /// What a connection is subscribed to has changed: so many subscriptions of this kind there are now.
+    /// The subscriptions of the connection have changed: this many of this kind there are now.
     Changed {
         kind: PushKind,
         channel: &'a [u8],
@@ -194,7 +194,7 @@ enum Notice<'a> {
     },
 }
 
-/// Tells a notice from an answer. RESP2 has both in lists.
+/// Distinguishes a notice from an answer. RESP2 sends both as lists.
 fn notice(value: &redis::Value) -> Option<Notice<'_>> {
     use redis::Value as Reply;
 
@@ -271,7 +271,7 @@ impl Batch {
         open.map(|wanted| wanted.count = Some(count)).is_some()
     }
 
-    /// Takes a refusal, or the echo, after which the caller is answered. Given back if more is owed.
+    /// Takes a refusal, or the echo, after which the caller is answered. Returns the batch if more replies are owed.
     fn answered(mut self, answer: Answer) -> Result<Option<Self>, StoreError> {
         match answer {
             Ok(value) if reply::is_pong(&value, &self.nonce) => self.finish()?,
@@ -285,8 +285,8 @@ impl Batch {
                 if certain.count() <= self.open() {
                     return Ok(Some(self));
                 }
-                // One more than there are changes: the server answers the `PING` itself with an error, as one does that is
-                // busy, and as the sentinels of Redis 6.2 always do.
+                // One refusal more than there are open changes: the server answered the `PING` itself with an error, as a busy
+                // server does, and as the sentinels of Redis 6.2 always do.
                 self.refusals.pop();
                 self.finish()?;
             }
@@ -294,19 +294,19 @@ impl Batch {
         Ok(None)
     }
 
-    /// Whether this may be about an `SUNSUBSCRIBE` that looks confirmed already: the server had said the same unasked.
+    /// Whether this may be about an `SUNSUBSCRIBE` that looks confirmed already, because the server had sent the same unasked.
     fn doubtful(&self, refusal: &StoreError) -> bool {
         let mut wanted = self.wanted.iter();
         refusal.code() == Some("MOVED") && wanted.any(|it| it.kind == PushKind::SUnsubscribe)
     }
 
-    /// How many changes are not confirmed.
+    /// How many changes are not confirmed yet.
     fn open(&self) -> usize {
         let open = self.wanted.iter().filter(|wanted| wanted.count.is_none());
         open.count()
     }
 
-    /// Every change is confirmed or refused, and refusals come in the order of the changes.
+    /// Assigns the refusals: every change is confirmed or refused, and refusals come in the order of the changes.
     fn finish(mut self) -> Result<(), StoreError> {
         while self.refusals.len() > self.open() {
             let mut refusals = self.refusals.iter();

@@ -1,4 +1,4 @@
-//! The socket of a connection: opened, wrapped in TLS, and greeted, so that the server's own words come back if it refuses.
+//! The socket of a connection: opened, wrapped in TLS, and greeted here, so that the server's own message comes back if it refuses.
 
 use std::io::{self, Read};
 
@@ -14,7 +14,7 @@ use crate::options::RedisOptions;
 use crate::target::{Address, Target};
 use crate::wire::Answer;
 
-/// A stream of bytes to the server and back.
+/// A stream of bytes to and from the server.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -24,7 +24,7 @@ pub(super) type Socket = Box<dyn Stream>;
 /// How much is read at once. A reply may be longer.
 pub(super) const CHUNK: usize = 4096;
 
-/// Connects, logs in, selects the database, and waits for a `PONG` and for what the server says of itself.
+/// Connects, logs in, selects the database, and waits for a `PONG` and for what the server says about itself.
 pub(super) async fn open(
     target: &Target,
     credentials: Option<&Credentials>,
@@ -52,7 +52,8 @@ async fn connect(target: &Target, options: &RedisOptions) -> io::Result<Socket> 
     Ok(Box::new(stream))
 }
 
-/// All of it leaves at once. The first refusal counts, up to the `PONG`; what the server is, it need not say, nor take a name.
+/// Sends the whole greeting at once. The first refusal up to the `PONG` is an error; the server need not say what it is, nor accept
+/// the connection's name.
 async fn greet(
     socket: &mut Socket,
     target: &Target,
@@ -82,7 +83,7 @@ async fn greet(
     }
     greeting.cmd("HELLO");
     let written = socket.write_all(&greeting.get_packed_pipeline()).await;
-    // One that hangs up may have said why.
+    // A server that hangs up may have sent the reason before.
     let written = match written {
         Ok(()) => socket.flush().await,
         failed => failed,
@@ -110,18 +111,18 @@ async fn greet(
     }
 }
 
-/// Puts replies together from what is read in pieces.
+/// Assembles replies from the pieces that are read.
 #[derive(Default)]
 pub(super) struct Replies(Parser);
 
 impl Replies {
-    /// Those that are complete with these bytes.
+    /// Returns the replies that are complete with these bytes.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Vec<Value>, RedisError> {
         let (mut input, mut values) = (Piece(bytes), Vec::new());
         loop {
             match self.0.parse_value(&mut input) {
                 Ok(value) => values.push(value),
-                // The parser keeps the beginning of a reply and goes on where it is.
+                // The parser keeps the beginning of a reply and continues there.
                 Err(error) if error.is_timeout() => return Ok(values),
                 Err(error) => return Err(error),
             }
@@ -129,7 +130,7 @@ impl Replies {
     }
 }
 
-/// Bytes after which more may come: their end is not the end of what is read.
+/// Bytes after which more may come: their end is not the end of the input.
 struct Piece<'a>(&'a [u8]);
 
 impl Read for Piece<'_> {
@@ -141,7 +142,7 @@ impl Read for Piece<'_> {
     }
 }
 
-/// No request of the caller's was in a connection that could not be made.
+/// An error of a connection that could not be made. It carried no request of a caller.
 fn out_of_reach(error: io::Error) -> StoreError {
     StoreError::not_sent(failure::words_of_io(&error)).with_source(error)
 }

@@ -12,7 +12,8 @@ use super::socket::Replies;
 use super::*;
 use crate::wire::Heard;
 
-/// What is answered to changes by these bytes, in both protocols: pieces of any size, and how often the server took something.
+/// Makes changes that these bytes answer, in both protocols. Returns the answers, for pieces of any size, and how often the server
+/// ended a subscription.
 async fn changed(
     changes: &[Change<'_>],
     bytes: &str,
@@ -72,7 +73,7 @@ async fn each_change_gets_its_own_confirmation_or_refusal() {
     let (answered, heard) = changed(&changes, &bytes).await;
     assert_eq!(codes(answered.unwrap()), ["1", "NOPERM", "2"]);
     assert_eq!(heard, ["a"]);
-    // The same by pushes.
+    // The same with pushes.
     let bytes = bytes
         .replace("*3", ">3")
         .replace("*2\r\n$4\r\npong\r\n", "");
@@ -81,7 +82,7 @@ async fn each_change_gets_its_own_confirmation_or_refusal() {
     assert_eq!(heard, ["a"]);
 }
 
-/// A slot goes to another node: the server ends subscriptions in the middle of our changes.
+/// A slot moves to another node: the server ends subscriptions in the middle of our changes.
 #[tokio::test]
 async fn what_a_server_takes_unasked_shifts_no_answer() {
     let taken = notice("sunsubscribe", "x", 0);
@@ -101,7 +102,7 @@ async fn what_a_server_takes_unasked_shifts_no_answer() {
         assert_eq!(codes(answered.unwrap()), ["MOVED", "1", "0"]);
         assert_eq!(heard, ["Taken"]);
     }
-    // It takes the very one that we are about to give up, and then refuses that.
+    // The server ends the very subscription that is being given up, and then refuses that change.
     let changes = [
         Change::UnsubscribeSharded("x"),
         Change::SubscribeSharded("y"),
@@ -130,7 +131,7 @@ async fn a_server_that_echoes_nothing_has_still_answered() {
 async fn what_belongs_to_nobody_costs_the_connection() {
     let changes = [Change::Subscribe("a")];
     for bytes in [
-        // The echo of somebody else; no confirmation; that of another channel, or of another kind; one answer too many.
+        // The echo of another request; no confirmation; that of another channel, or of another kind; one answer too many.
         "$2\r\nn8\r\n".to_owned(),
         ECHO.to_owned(),
         notice("subscribe", "b", 1),
@@ -143,7 +144,7 @@ async fn what_belongs_to_nobody_costs_the_connection() {
     }
 }
 
-/// A server that greets, and the two ends of its connection.
+/// A server that answers the greeting, and the two ends of its connection.
 async fn greeted(listener: Option<Listener>) -> (Opened, TcpStream) {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = Target::parse(&format!("redis://{}", server.local_addr().unwrap())).unwrap();
@@ -171,7 +172,7 @@ async fn serve(stream: &mut TcpStream, key: &str, answers: &str) -> String {
     seen
 }
 
-/// More than a task of tokio may take from a queue without a pause.
+/// More than tokio lets a task take from a queue without a pause.
 #[tokio::test]
 async fn many_requests_of_one_task_leave_in_the_order_of_their_first_polls() {
     let (opened, mut stream) = greeted(None).await;
@@ -182,7 +183,7 @@ async fn many_requests_of_one_task_leave_in_the_order_of_their_first_polls() {
     let gets: Vec<Outgoing> = gets.collect();
     let request = |get| Box::pin(opened.wire.request(get, false, Duration::from_secs(5)));
     let mut requests: Vec<_> = gets.iter().map(request).collect();
-    // The last one is polled first from the second time on.
+    // From the second time on, the last one is polled first.
     let mut backwards = false;
     let polled = std::future::poll_fn(|context| {
         if backwards {
@@ -218,7 +219,7 @@ async fn an_answer_that_comes_too_late_is_nobodys() {
         serve(&mut stream, "key2", "+1\r\n-ERR 2\r\n"),
     );
     assert_eq!(answer.unwrap_err().message(), "ERR 2");
-    // One refusal in a pipeline leaves the other answers what they are.
+    // One refusal in a pipeline does not change the other answers.
     let (answer, _) = tokio::join!(
         wire.request_asking(&third, false, patience),
         serve(&mut stream, "key3", "-ERR asked\r\n+3\r\n"),
