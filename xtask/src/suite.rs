@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -14,7 +15,10 @@ use crate::timing;
 /// How many tests run at a time, per core: most of them wait for a server or for time to pass.
 const PER_CORE: usize = 3;
 
-/// The start of a line in which a test reports how much it covered: `proved 581162 states`.
+/// How many of the smaller programs run at a time beside the largest one.
+const LANES: usize = 2;
+
+/// How a test begins a line in which it says how much it went through: `proved 581162 states`.
 const PROVED: &str = "proved ";
 
 /// What to run and how, and the results so far.
@@ -23,8 +27,7 @@ pub(crate) struct Suite {
     arguments: Vec<String>,
     environment: Vec<(&'static str, OsString)>,
     threads: usize,
-    /// How many tests of the smaller programs run beside those of the largest one; `None` to run the programs one after the
-    /// other.
+    /// How many tests of each smaller program run beside those of the largest one; `None`: the programs run one after the other.
     beside: Option<usize>,
     times: Vec<(String, Duration)>,
     proved: BTreeMap<String, u64>,
@@ -59,7 +62,7 @@ impl Suite {
         self.threads = threads;
     }
 
-    /// Runs the smaller programs beside the largest one, with one test per core: they wait even more.
+    /// The smaller programs run beside the largest one, [`LANES`] at a time, each test of them on a core: they wait even more.
     pub(crate) fn side_by_side(&mut self) {
         self.beside = Some(available_parallelism().map_or(1, NonZeroUsize::get));
     }
@@ -73,25 +76,27 @@ impl Suite {
                 listed.push((program, tests));
             }
         }
-        let apart = self.beside.map(|threads| {
+        let mut apart = Vec::new();
+        if self.beside.is_some() {
             listed.sort_by_key(|(_, tests)| std::cmp::Reverse(tests.len()));
-            (listed.split_off(listed.len().min(1)), threads)
-        });
-        let this = &*self;
+            apart = listed.split_off(listed.len().min(1));
+        }
+        let (threads, apart) = (
+            self.beside.unwrap_or_default(),
+            Mutex::new(apart.into_iter()),
+        );
+        let next = || apart.lock().unwrap_or_else(PoisonError::into_inner).next();
+        // In one piece each, for the lines of the largest are printed meanwhile.
+        let beside = |(program, tests)| self.run_one(program, tests, threads, Print::Whole);
+        let lane = || std::iter::from_fn(next).map(beside).collect::<Vec<_>>();
         let (here, there) = std::thread::scope(|scope| {
-            let there = apart.map(|(listed, threads)| {
-                // Each in one piece, because the lines of the largest program are printed meanwhile.
-                let run =
-                    move |(program, tests)| this.run_one(program, tests, threads, Print::Whole);
-                scope.spawn(move || listed.into_iter().map(run).collect::<Vec<_>>())
-            });
-            let run = |(program, tests)| this.run_one(program, tests, this.threads, Print::Lines);
+            let lanes = [lane; LANES].map(|lane| scope.spawn(lane));
+            let run = |(program, tests)| self.run_one(program, tests, self.threads, Print::Lines);
             let here: Vec<_> = listed.into_iter().map(run).collect();
-            (here, there.map(std::thread::ScopedJoinHandle::join))
+            (here, lanes.map(std::thread::ScopedJoinHandle::join))
         });
-        let there = there
-            .transpose()
-            .map_err(|_| anyhow!("a run of tests has panicked"))?;
+        let there = there.into_iter().collect::<std::thread::Result<Vec<_>>>();
+        let there = there.map_err(|_| anyhow!("a run of tests has panicked"))?;
         let mut failed = Vec::new();
         for ran in here.into_iter().chain(there.into_iter().flatten()) {
             let (program, outcome, proved) = ran?;
