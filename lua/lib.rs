@@ -471,7 +471,7 @@ pub mod redisson {
     /// A claim that reads or writes goes, and wakes those who wait if others may come in.
     pub const RWLOCK_RELEASE: Script = script!(
         "redisson/rwlock/release",
-        with ["clock", "client", "lease", "wake", "redisson", "redisson_rwlock"],
+        with ["clock", "client", "lease", "wake", "redisson", "redisson_rwlock", "redisson_reads"],
         keys ["main", "claims", "tombstone", "timeout"],
         args ["request", "claim", "mode", "channel", "cooldown", "tombstone_ttl"],
         replies [Status::Released, Status::Cooldown, Status::NotHeld],

@@ -450,7 +450,10 @@ fn only_what_is_called_by_hand_reads_all_holders() {
     ];
     let reads_all = ["'HGETALL'", "'+inf'", ", 0, -1)"];
     for script in ALL {
-        let reads = reads_all.iter().find(|read| script.source.contains(*read));
+        // Of a few holders all may be read.
+        let bounded = "redis.call('HLEN', main) <= 256 and redis.call('HGETALL', main)";
+        let source = script.source.replace(bounded, "");
+        let reads = reads_all.iter().find(|read| source.contains(*read));
         assert!(
             reads.is_none() || by_hand.iter().any(|it| script.name.starts_with(it)),
             "{}: {reads:?}",

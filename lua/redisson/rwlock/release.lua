@@ -50,7 +50,7 @@ local remain = redis.call('HLEN', KEYS[1]) > 1
 if remain and opens then
   redis.call('HSET', KEYS[1], 'mode', 'read')
 end
-if remain and (redis.call('HGET', KEYS[1], 'mode') == 'write' or is_read(KEYS[1], KEYS[4], owner)) then
+if remain and (holds > 0 or redis.call('HGET', KEYS[1], 'mode') == 'write' or is_read(KEYS[1], KEYS[4], owner)) then
   if kept > now then
     redis.call('HSET', KEYS[2], 'kept', string.format('%.0f', kept))
   end
