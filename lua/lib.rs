@@ -471,7 +471,7 @@ pub mod redisson {
     /// A claim that reads or writes goes, and wakes those who wait if others may come in.
     pub const RWLOCK_RELEASE: Script = script!(
         "redisson/rwlock/release",
-        with ["clock", "client", "lease", "wake", "redisson", "redisson_rwlock"],
+        with ["clock", "client", "lease", "wake", "redisson", "redisson_rwlock", "redisson_reads"],
         keys ["main", "claims", "tombstone", "timeout"],
         args ["request", "claim", "mode", "channel", "cooldown", "tombstone_ttl"],
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
@@ -481,7 +481,7 @@ pub mod redisson {
     pub const RWLOCK_VERIFY: Script = script!(
         "redisson/rwlock/verify",
         with ["client", "lease", "redisson", "redisson_rwlock"],
-        keys ["main", "claims"],
+        keys ["main", "claims", "timeout"],
         args ["request", "claim", "mode"],
         replies [Status::Held, Status::Revoked, Status::Gone],
     );

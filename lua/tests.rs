@@ -301,6 +301,8 @@ fn numbers_become_text_by_format_alone() {
                     "'G %s %s %s', claim, token, request)",
                     "'L %s', ARGV[3])",
                     "'%s:write', owner)",
+                    "'%s:rwlock_timeout:1', owner)",
+                    "'%s%s:rwlock_timeout:%.0f', prefix",
                     "'%s %s', part, token)",
                     "'%s r', hold)",
                     "'%s%s%08x', digits",
@@ -448,7 +450,10 @@ fn only_what_is_called_by_hand_reads_all_holders() {
     ];
     let reads_all = ["'HGETALL'", "'+inf'", ", 0, -1)"];
     for script in ALL {
-        let reads = reads_all.iter().find(|read| script.source.contains(*read));
+        // Of a few holders all may be read.
+        let bounded = "redis.call('HLEN', main) <= 256 and redis.call('HGETALL', main)";
+        let source = script.source.replace(bounded, "");
+        let reads = reads_all.iter().find(|read| source.contains(*read));
         assert!(
             reads.is_none() || by_hand.iter().any(|it| script.name.starts_with(it)),
             "{}: {reads:?}",

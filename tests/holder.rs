@@ -1,5 +1,5 @@
-//! A program that takes a lock and waits to be killed, stopped or told to release; and one that works under locks and writes
-//! down when its leases were valid. Tests of several processes run it.
+//! A program that tests of several processes run. It takes a lock and waits to be killed, stopped or told to release; or it
+//! works under locks and records when its leases were valid.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ async fn connect(url: &str, ttl: &str) -> Result<Client> {
     Ok(lockkeeper::connect_with(url, settings).await?)
 }
 
-/// Reads a number and writes the next one, so many times, under the lock; then says `done`.
+/// Under the lock, reads a number and writes the next one, this many times; then prints `done`.
 async fn count<L: Lock>(lock: &L, url: &str, counter: &str, rounds: u64) -> Result<()> {
     let address = url.strip_prefix("redis://").context("redis://HOST:PORT")?;
     let address = address.trim_end_matches('/');
@@ -139,7 +139,7 @@ async fn count<L: Lock>(lock: &L, url: &str, counter: &str, rounds: u64) -> Resu
     Ok(())
 }
 
-/// Sends a command in one line; a string that it answers, or the line that it answers.
+/// Sends a command in one line. Returns the string in the reply, or the reply line itself.
 async fn ask(server: &mut BufReader<TcpStream>, command: &str) -> Result<String> {
     server
         .write_all(format!("{command}\r\n").as_bytes())
@@ -164,7 +164,7 @@ async fn all(urls: &[&str], names: usize, seconds: u64) -> Result<()> {
     record(clients, &jobs, Records::of(&jobs), seconds).await
 }
 
-/// Does these jobs, each by a task of its own, and says `NAME: SPAN` for each time in which a lease was valid.
+/// Does each of these jobs in a task of its own, and prints `NAME: SPAN` for each time in which a lease was valid.
 async fn record(clients: Vec<Client>, jobs: &[Job], records: Records, seconds: u64) -> Result<()> {
     let say = |name: &str, span: &ValidSpan| println!("{name}: {span}");
     let records = Arc::new(records.telling(say));
@@ -181,8 +181,8 @@ async fn record(clients: Vec<Client>, jobs: &[Job], records: Records, seconds: u
     Ok(())
 }
 
-/// Takes a mutex and a fair lock of each of two servers together, again and again, listed in the order in which the servers are
-/// named; then says `done`.
+/// Repeatedly takes a mutex and a fair lock of each of two servers together, in the order in which the servers are named; then
+/// prints `done`.
 async fn both(servers: [&str; 2], rounds: u64) -> Result<()> {
     let mut members = Vec::new();
     for server in servers {
@@ -201,7 +201,7 @@ async fn both(servers: [&str; 2], rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Says `held TOKEN`, then `lost REASON` if it comes to that, or `released` after a line on the standard input.
+/// Prints `held TOKEN`, then `lost REASON` if the lease is lost, or `released` after a line on the standard input.
 async fn hold(client: &Client, name: &str) -> Result<()> {
     let guard = Mutex::new(client, name).acquire().await?;
     println!("held {}", guard.fencing_token());
@@ -219,7 +219,8 @@ async fn hold(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Leads again and again. While it leads it says `SPAN` every few milliseconds, from the grant until now; it resigns for each line on the standard input.
+/// Leads again and again. While it leads, it prints `SPAN`, from the grant until now, every few milliseconds. It resigns for
+/// each line on the standard input.
 async fn elect(url: &str, name: &str, ttl: &str) -> Result<()> {
     let settings = Client::builder()
         .ttl(Duration::from_millis(ttl.parse()?))
@@ -240,7 +241,7 @@ async fn elect(url: &str, name: &str, ttl: &str) -> Result<()> {
             shared: false,
             holder: std::process::id().to_string(),
         };
-        // The moment is read before the look, which says that it was true then.
+        // Read the time before the check, which says that the lease was valid then.
         while leadership.is_leader() {
             println!("{span}");
             tokio::select! {
@@ -252,12 +253,12 @@ async fn elect(url: &str, name: &str, ttl: &str) -> Result<()> {
             }
             span.until = now();
         }
-        // Whether it was lost before, or the server did not say, the next campaign finds out.
+        // The next campaign finds out whether the lease was already lost or the server did not answer.
         drop(leadership.resign().await);
     }
 }
 
-/// Puts so many waiters into the queue, one after the other, and says `queued`; then `served I TOKEN` as each is granted.
+/// Puts this many waiters into the queue, one after the other, and prints `queued`; then `served I TOKEN` as each is granted.
 async fn queue(url: &str, name: &str, number: u64, waiter_ttl: u64) -> Result<()> {
     let settings = Client::builder().waiter_ttl(Duration::from_millis(waiter_ttl));
     let lock = FairLock::new(&lockkeeper::connect_with(url, settings).await?, name);
@@ -282,7 +283,7 @@ async fn queue(url: &str, name: &str, number: u64, waiter_ttl: u64) -> Result<()
     Ok(())
 }
 
-/// Does what its input says: `acquire`, `release` one, `limit N`; says what came of it.
+/// Executes its input, `acquire`, `release` (one guard) and `limit N`, and prints the outcome of each.
 async fn permits(semaphore: &Semaphore) -> Result<()> {
     let mut guards = Vec::new();
     let mut lines = BufReader::new(stdin()).lines();
@@ -310,7 +311,7 @@ async fn permits(semaphore: &Semaphore) -> Result<()> {
     Ok(())
 }
 
-/// Says one line for each time in which a task of this process held.
+/// Prints one line for each time in which a task of this process held the lock.
 async fn work(client: &Client, name: &str, tasks: u32, rounds: u32) -> Result<()> {
     let mut set = JoinSet::new();
     for task in 0..tasks {

@@ -1,5 +1,5 @@
-//! How Lockkeeper behaves, on the embedded engine and on real servers that each test starts for itself. The README beside this says
-//! where a test goes.
+//! Tests of Lockkeeper's behaviour, on the embedded engine and on real servers that each test starts for itself. The README in
+//! this folder says where a test goes.
 
 mod faults;
 mod kinds;

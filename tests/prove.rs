@@ -1,4 +1,4 @@
-//! The exhaustive searches by hand: `cargo xtask prove` with an option builds this with optimisation and runs it.
+//! Runs the exhaustive searches by hand: `cargo xtask prove` with an option builds this with optimisation and runs it.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -11,41 +11,40 @@ use lockkeeper_testkit::kinds::KindModel;
 use lockkeeper_testkit::mutants::hunt::Hunt;
 use lockkeeper_testkit::search::{Bounds, MOST_CLIENTS, MOST_STATES, Scope};
 
-/// Searches every state of a lock within bounds: the thorough ones, unless told otherwise.
+/// Searches every state of a lock within bounds: the thorough ones by default.
 ///
-/// A bound that is given replaces that of two clients with two attempts each, and only that one search is made.
+/// An explicit bound replaces that of two clients with two attempts each, and then only that one search runs.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask prove", bin_name = "cargo xtask prove")]
 struct Options {
     /// The bounds that every change must pass.
     #[arg(long, conflicts_with_all = ["mutants", "thorough"])]
     quick: bool,
-    /// Far out, which takes hours.
+    /// Wide bounds, which take hours.
     #[arg(long, conflicts_with = "mutants")]
     thorough: bool,
-    /// Hunts the mutants of the scripts and of the engine instead, by the searches and by histories, and shows how each is
-    /// caught.
+    /// Hunts the mutants of the scripts and of the engine instead, by searches and histories, and shows what catches each.
     #[arg(long)]
     mutants: bool,
-    /// Only this kind.
+    /// Searches only this kind.
     #[arg(long)]
     kind: Option<Kind>,
-    /// How many clients there are.
+    /// How many clients.
     #[arg(long)]
     clients: Option<u8>,
-    /// For each attempt of a client, how many ticks its lease lasts: 2,2 for two attempts.
+    /// The lease of each of a client's attempts, in ticks: 2,2 for two attempts.
     #[arg(long, value_delimiter = ',')]
     leases: Option<Vec<u8>>,
-    /// How many attempts of each client, the last, only ask to take the place of one before.
+    /// How many attempts of each client, the last ones, can only take the place of an earlier one.
     #[arg(long)]
     takers: Option<u8>,
-    /// For how many ticks a claim in a queue is alive without a word.
+    /// How many ticks a waiter in a queue counts as alive after the server heard from it.
     #[arg(long)]
     waiter: Option<u8>,
-    /// How often time moves on.
+    /// How often time advances.
     #[arg(long)]
     ticks: Option<u8>,
-    /// How many requests are in trouble.
+    /// How many requests get into trouble.
     #[arg(long)]
     faults: Option<u8>,
     /// How many clients crash or close.
@@ -54,10 +53,10 @@ struct Options {
     /// The server's clock is right, so tokens are times.
     #[arg(long)]
     clock_right: bool,
-    /// The limit of a semaphore may be set, lowered and raised, which takes an ending.
+    /// The limit of a semaphore may be set, lower or higher, which counts as an ending.
     #[arg(long)]
     sets_limit: bool,
-    /// Gives a search up after so many states; one takes about 100 bytes.
+    /// Gives up a search after this many states; a state takes about 100 bytes.
     #[arg(long, default_value_t = MOST_STATES)]
     states: usize,
 }
@@ -94,7 +93,7 @@ impl Kind {
 }
 
 impl Options {
-    /// Whether a bound is given.
+    /// Whether a bound was given.
     const fn has_own(&self) -> bool {
         self.clients.is_some()
             || self.leases.is_some()
@@ -107,7 +106,7 @@ impl Options {
             || self.sets_limit
     }
 
-    /// What is searched of this kind.
+    /// The searches for this kind.
     fn scopes(&self, kind: &str) -> Result<Vec<Scope>> {
         if !self.has_own() {
             return Ok(Scope::of(kind, !self.quick));
@@ -129,7 +128,7 @@ impl Options {
             usize::from(bounds.takers) < bounds.leases.len(),
             "the first attempt can take the place of none"
         );
-        // Several names and several servers have bounds of another sort.
+        // Locks over several names or servers have other bounds.
         let kinds = KindModel::ON_ONE_SERVER.into_iter();
         let kind = kinds.filter(|it| it.name == kind);
         Ok(kind

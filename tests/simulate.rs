@@ -17,35 +17,36 @@ const SHOWN: usize = 60;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask simulate", bin_name = "cargo xtask simulate")]
 struct Arguments {
-    /// How long to go on [default: 1, or as many histories as are asked for].
+    /// How long to run, in minutes [default: 1, or until all histories have run].
     #[arg(long)]
     minutes: Option<f64>,
-    /// How many histories.
+    /// How many histories to run.
     #[arg(long)]
     histories: Option<u64>,
-    /// The first seed; those after it follow.
+    /// The first seed; the next seeds follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only histories of these locks: mutex, reentrant, fair, rwlock, semaphore, election, once, latch, redlock or mixed [default: all, in turn].
+    /// Only histories of this workload: mutex, reentrant, fair, rwlock, semaphore, election, once, latch, redlock or mixed
+    /// [default: all, in turn].
     #[arg(long, value_parser = workload)]
     kind: Option<Workload>,
-    /// How many threads [default: one for each core].
+    /// How many threads to use [default: one per core].
     #[arg(long)]
     threads: Option<usize>,
-    /// With this defect of the engine, which must be found: one of `lockkeeper_core::mutants`.
+    /// Switches on this mistake in the engine, which must be found: one of `lockkeeper_core::mutants`.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
-    /// Beyond the conditions of the guarantees in this way, for which there is a counter-example: lost-writes, returned-hold,
-    /// clock-behind, clock-ahead, deleted-key, force, late-write, order or silence. Not for redlock and mixed.
+    /// Breaks one condition of the guarantees, for which there is a counter-example: lost-writes, returned-hold, clock-behind,
+    /// clock-ahead, deleted-key, force, late-write or silence. Not for redlock and mixed.
     #[arg(long, value_parser = beyond)]
     beyond: Option<Beyond>,
-    /// Prints everything that happens.
+    /// Prints all events.
     #[arg(long)]
     verbose: bool,
 }
 
 impl Arguments {
-    /// The command that repeats one history, with the defect it was found with.
+    /// The command that repeats one history, with the mistake it was found with.
     fn to_repeat(&self, workload: Workload, seed: u64) -> String {
         let kind = workload.name();
         let mut command =
@@ -60,16 +61,16 @@ impl Arguments {
     }
 }
 
-/// What all threads have done; counted once, though each history is run twice.
+/// The totals of all threads. Each history counts once, although it runs twice.
 #[derive(Debug, Default)]
 struct Tally {
-    /// How many histories were begun.
+    /// How many histories have begun.
     begun: u64,
     /// Histories, events, scripts, grants and violations, in the order of [`Workload::ALL`].
     figures: [[u64; 5]; Workload::ALL.len()],
-    /// Of all hashes, in whatever order the histories were run.
+    /// The combined hash of all histories, whatever their order.
     hash: u64,
-    /// What the first history that failed tells.
+    /// The report of the first history that failed.
     failure: Option<Vec<String>>,
 }
 
@@ -86,7 +87,7 @@ impl Tally {
         self.failure.get_or_insert(report);
     }
 
-    /// Prints the figures of each workload; how many histories, events and scripts there were in all.
+    /// Prints the figures of each workload. Returns the total of histories, events and scripts.
     fn print(&self) -> [u64; 3] {
         let mut all = [0; 3];
         println!("kind       histories      events     scripts      grants  violations");

@@ -1,6 +1,6 @@
-//! Locks of all kinds for a long time: tasks in several processes, of which all but one are killed again and again, on three
-//! servers. Shows the memory of that one and of the servers at intervals, and fails if it grows or if a key is left that does
-//! not expire. `cargo xtask soak` starts it.
+//! Locks of all kinds for a long time: tasks in several processes on three servers, where all processes but one are killed
+//! again and again. Prints the memory of that process and of the servers at intervals. Fails if the memory grows, or if a key
+//! without expiry remains. `cargo xtask soak` starts it.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -17,26 +17,27 @@ use tokio::time::{sleep, timeout};
 
 const SERVERS: usize = 3;
 const PROCESSES: usize = 4;
-/// Of each process: 64 in all.
+/// Tasks per process: 64 in all.
 const TASKS: usize = 16;
-/// Of each kind: few enough for contenders, and for as many fences.
+/// Names per kind: few, for contention, but with as many fences.
 const NAMES: usize = 6;
 const TTL: Duration = Duration::from_secs(3);
 const WAITER_TTL: Duration = Duration::from_secs(2);
-/// A waiter is served before: all in front of it may have been killed.
+/// A waiter is served within this time, even if all waiters before it were killed.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SAMPLES: u32 = 20;
-/// By how much memory may grow from the first half's largest sample to the last one, KiB and per cent: allocators breathe.
+/// How much memory may grow from the largest sample of the first half to the last sample, in KiB and per cent: allocators
+/// vary.
 const BREATH: (u64, u64) = (2_048, 10);
 
 /// Works under locks of all kinds while clients are killed.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask soak", bin_name = "cargo xtask soak")]
 struct Arguments {
-    /// How long.
+    /// How long to run.
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
-    /// The servers: works on them as one of the processes.
+    /// The servers; with them, this is one of the processes.
     #[arg(long, hide = true)]
     on: Vec<String>,
 }
@@ -45,7 +46,7 @@ struct Arguments {
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let time = Duration::from_secs_f64(60.0 * arguments.minutes);
-    // Boxed, for what is awaited in them is deeply nested.
+    // Boxed, because the futures inside are deeply nested.
     match &arguments.on[..] {
         [] => Box::pin(soak(time)).await,
         urls => Box::pin(work(urls, time)).await,
@@ -57,7 +58,7 @@ async fn soak(time: Duration) -> Result<()> {
     for _ in 0..SERVERS {
         servers.push(Server::start().await?);
     }
-    // A server that has just started stays out of the Redlock for as long.
+    // A server that has just started does not take part in a Redlock for this long.
     sleep(TTL).await;
     let begun = Instant::now();
     let mut steady = process(&servers, time)?;
@@ -96,7 +97,7 @@ async fn soak(time: Duration) -> Result<()> {
     let ended = timeout(PATIENCE * 2, steady.wait()).await?;
     ensure!(ended?.success(), "the process that lives has failed");
     look_at_growth(&samples)?;
-    // What the dead held, what kept others out, and a tombstone of each.
+    // The leases of killed processes, the time that a server stays out of a Redlock, and their tombstones.
     sleep(TTL * 3 + WAITER_TTL).await;
     come_once_more(&servers).await?;
     let left = what_is_left(&servers).await?;
@@ -175,7 +176,7 @@ fn look_at_growth(samples: &[Sample]) -> Result<()> {
     Ok(())
 }
 
-/// Takes every lock once: what the dead have left in it goes, or expires ten minutes later.
+/// Takes every lock once, so that what killed processes left goes at once, or expires ten minutes later.
 async fn come_once_more(servers: &[Server]) -> Result<()> {
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
     let clients = clients(&urls).await?;
@@ -209,7 +210,7 @@ async fn come_once_more(servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// How many keys there are; an error for one that does not expire, or is neither a fence nor a client's label.
+/// Counts the keys. Fails for a key that does not expire, or that is neither a fence nor a client's label.
 async fn what_is_left(servers: &[Server]) -> Result<usize> {
     let mut left = 0;
     for server in servers {
@@ -230,7 +231,7 @@ async fn what_is_left(servers: &[Server]) -> Result<usize> {
     Ok(left)
 }
 
-/// One for each server.
+/// One client per server.
 async fn clients(urls: &[String]) -> Result<Vec<Client>> {
     let mut clients = Vec::new();
     for (number, url) in urls.iter().enumerate() {
@@ -241,7 +242,7 @@ async fn clients(urls: &[String]) -> Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// One process: works until its time is over, and closes its clients.
+/// One process: works until the time is over, and closes its clients.
 async fn work(urls: &[String], time: Duration) -> Result<()> {
     let clients = clients(urls).await?;
     let end = Instant::now() + time;
@@ -280,7 +281,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// A machine without time for this process loses leases and answers, which it is told; what else fails ends the soak.
+    /// On a busy machine this process loses leases and gets no answers; those errors are counted. Any other error ends the
+    /// soak.
     fn count(&mut self, turn: lockkeeper::Result<()>) -> Result<()> {
         match turn {
             Ok(()) => self.taken += 1,

@@ -1,4 +1,4 @@
-//! Clients as tests want them.
+//! Clients with the settings that tests need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_testkit::site::Site;
 
-/// A client with leases of `ttl`.
+/// Connects a client with leases of `ttl`.
 pub(crate) async fn client(site: &impl Site, ttl: Duration) -> Result<Client> {
     site.client(Client::builder().ttl(ttl)).await
 }
 
-/// A client with leases of `ttl`, whose requests meet their fate on the way to `server`.
+/// A client with leases of `ttl`, and the store on which a test plans faults for its requests to `server`.
 pub(crate) fn faulty(server: &MemoryStore, ttl: Duration) -> Result<(Client, Arc<FaultyStore>)> {
     let store = FaultyStore::new(Arc::new(server.sibling()));
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     Ok((Client::builder().ttl(ttl).build(shared)?, store))
 }
 
-/// The settings of a client that shares its names with other libraries, which know no queue: its mutexes are polled for.
+/// Settings for a client that shares its names with other libraries, which have no queue: its mutexes are polled.
 pub(crate) fn polling() -> ClientBuilder {
     Client::builder().namespace("")
 }
 
-/// As [`faulty`], of a client whose mutexes are polled for.
+/// As [`faulty`], for a client whose mutexes are polled.
 pub(crate) fn faulty_polling(
     server: &MemoryStore,
     ttl: Duration,
@@ -38,7 +38,7 @@ pub(crate) fn faulty_polling(
     Ok((polling().ttl(ttl).build(shared)?, store))
 }
 
-/// The key from whose counter a name of the usual namespace draws its tokens.
+/// The key of the counter from which a name in the default namespace draws its tokens.
 pub(crate) fn counter(name: &str) -> Result<String> {
     Ok(Name::new("lockkeeper", name)?.counter())
 }

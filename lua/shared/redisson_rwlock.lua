@@ -4,7 +4,7 @@
 --
 -- Data about our claims is in `claims`, a HASH beside it. A field under which claims of ours are counted -> its hold, `<part of a claim> <token>`, named
 -- by the claim that began it, with ` r` behind it once it is revoked; a counted claim -> the same text. So claims of a hold that Java took by force
--- count for nothing when their owner holds anew. `read` is the token of those that read at one time; `kept`, the server's ms at which the cooldown
+-- count for nothing when their owner holds anew through us. `read` is the token of those that read at one time; `kept`, the server's ms at which the cooldown
 -- after the hold ends; `cooling`, the claim that the name is kept for.
 
 -- The field of `owner` in a mode.
@@ -47,7 +47,7 @@ end
 local function arm_share(main, claims, timeout, mode, ttl)
   arm(main, ttl)
   arm(claims, math.max(ttl, redis.call('PTTL', main)))
-  if mode ~= 'write' and redis.call('PTTL', timeout) < ttl then
+  if mode ~= 'write' and ttl > 0 and redis.call('PTTL', timeout) < ttl then
     redis.call('SET', timeout, '1', 'PX', string.format('%.0f', ttl))
   end
 end

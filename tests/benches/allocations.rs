@@ -1,7 +1,8 @@
-//! What an acquire and a release of a free name allocate in this process: `cargo bench --package lockkeeper-tests --bench allocations`.
+//! Counts the allocations of an acquire and a release of a free name in this process:
+//! `cargo bench --package lockkeeper-tests --bench allocations`.
 //!
-//! There is no server: the store answers at once, and the little that it allocates is counted too. Counts are the same on every machine and
-//! under every load. They are not taken by `locks`, which would be slower for being counted.
+//! There is no server: the store answers at once, and its few allocations count too. The counts do not depend on machine or
+//! load. `locks` does not count them because counting would slow it down.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
@@ -56,12 +57,12 @@ async fn pairs<L: Lock>(lock: &L) -> Result<()> {
     Ok(())
 }
 
-/// A store without a server: whoever asks holds, and whoever leaves has left.
+/// A store without a server: every acquire is granted, every release succeeds.
 #[derive(Debug)]
 struct AtOnce {
     token: AtomicI64,
     events: SyncMutex<Option<mpsc::UnboundedReceiver<Event>>>,
-    // Without it the stream of events would end, and the client with it.
+    // Kept so that the stream of events does not end, and the client with it.
     _sender: mpsc::UnboundedSender<Event>,
 }
 

@@ -1,5 +1,5 @@
-//! A hand-over of a fair lock without the lock: the script by which the holder leaves, sent by the client library, and the
-//! message that it publishes, received by a second connection of it. No lock over this library can be faster.
+//! A hand-over of a fair lock without the lock: the client library sends the release script, and a second connection of it
+//! receives the message that the script publishes. No lock over this library can be faster.
 
 use std::time::{Duration, Instant};
 
@@ -13,22 +13,22 @@ use tokio::time::{sleep, timeout};
 
 use crate::pairs::{NAMESPACE, TTL, arguments, connect_library, execute, status};
 
-/// Who holds and waits here.
+/// The client id of all claims here.
 const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
 
 const WAITER_TTL: Duration = Duration::from_secs(10);
 
-/// Two connections of the client library, and claims that hand one name on and on.
+/// Two connections of the client library, and claims that hand one name on repeatedly.
 pub(crate) struct Bare {
     scripts: fred::clients::Client,
     messages: fred::clients::Client,
     name: Name,
-    /// How many claims there have been.
+    /// How many claims there were so far.
     claims: u64,
 }
 
 impl Bare {
-    /// Connects, subscribes, and teaches the server the scripts.
+    /// Connects, subscribes, and loads the scripts.
     pub(crate) async fn start(server: &Server) -> Result<Self> {
         for script in [&lock::ACQUIRE, &lock::RELEASE] {
             let load = ["SCRIPT", "LOAD", script.source];
@@ -39,7 +39,7 @@ impl Bare {
         let messages = connect_library(server).await?;
         let channel = format!("{}:{CLIENT}", name.part("grant"));
         messages.subscribe(channel).await?;
-        // The library answers a subscription before it is sent; what comes behind it, it does not.
+        // The library confirms a subscription before it is sent, but answers a ping only after it.
         messages.ping::<()>(None).await?;
         Ok(Self {
             scripts,
@@ -49,8 +49,8 @@ impl Bare {
         })
     }
 
-    /// From the send of a leave to the arrival of the message that the next claim holds, so many times, with a `rest`
-    /// before each.
+    /// Measures this many hand-overs: from sending a release to the arrival of the message that the next claim holds, with a
+    /// `rest` before each.
     pub(crate) async fn hand_overs(
         &mut self,
         number: usize,
@@ -89,12 +89,12 @@ impl Bare {
             expect(last, Status::Released).await?;
             anyhow::Ok(times)
         };
-        // In a task, as users of the lock are.
+        // In a task, as users of the lock run it.
         let work = tokio::spawn(timeout(Duration::from_secs(20), work));
         work.await?.context("a message was lost")?
     }
 
-    /// Says goodbye to the server.
+    /// Closes the connections.
     pub(crate) async fn stop(self) -> Result<()> {
         self.scripts.quit().await?;
         self.messages.quit().await?;
@@ -115,7 +115,7 @@ impl Bare {
     }
 }
 
-/// The claim of an owner of its own.
+/// A claim with an owner of its own.
 fn who(number: u64) -> Result<ClaimId> {
     let owner = format!("{CLIENT}:{number}").parse()?;
     Ok(ClaimId::new(
@@ -124,7 +124,7 @@ fn who(number: u64) -> Result<ClaimId> {
     ))
 }
 
-/// A request for a name that is inflated, for there is a queue.
+/// A request for a name that is inflated, because there is a queue.
 const fn ask(claim: &ClaimId) -> RequestContext<'_> {
     RequestContext::new(claim, TTL, 0, None).queueing(WAITER_TTL, None)
 }

@@ -1,6 +1,6 @@
-//! One name that many want all the time: how often it changes hands, how long anybody waits, and what each client gets of it.
+//! One name under constant contention: how often it changes hands, how long waits are, and how fairly clients share it.
 //!
-//! Each task acquires and lets go at once, again and again. Nothing is done under the lock, so that all the time is the lock's.
+//! Each task acquires and releases at once, again and again. No work is done under the lock, so all the time is the lock's.
 
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
@@ -18,23 +18,23 @@ use crate::rounds::Spread;
 
 const PART: &str = "contended";
 
-/// Tasks, and clients among which they are spread.
+/// The number of tasks, and of clients that they are spread over.
 const CROWDS: [(usize, usize); 4] = [(8, 1), (64, 1), (8, 8), (64, 8)];
 
 /// How long one round lasts.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// What a mutex should reach in one client, and across clients.
+/// The target rate of a mutex within one client, and across clients.
 const TARGETS: [f64; 2] = [15_000.0, 5_500.0];
 
 /// One round.
 struct Sample {
     rate: f64,
     scripts: f64,
-    /// Of all waits, ms.
+    /// The 99th percentile of all waits, ms.
     late: f64,
     worst: f64,
-    /// What the client with fewest grants got of its due.
+    /// The grants of the client with the fewest, relative to its fair share.
     share: f64,
 }
 
@@ -122,7 +122,7 @@ async fn round<S: Subject>(
     })
 }
 
-/// Acquires and lets go until the round is over; how long each acquisition took.
+/// Acquires and releases until the round is over. Returns how long each acquisition took.
 async fn work<S: Subject>(lock: S, end: Instant) -> Result<Vec<Duration>> {
     let mut waits = Vec::new();
     while Instant::now() < end {

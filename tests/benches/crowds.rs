@@ -1,8 +1,8 @@
-//! Many who wait for many names: what waiting costs and weighs, on one server and on a cluster, and whether each name is handed
-//! on.
+//! Many waiters for many names: what waiting costs in work and memory, on one server and on a cluster, and whether each name
+//! is handed on.
 //!
-//! Ten tasks of one client wait for each name; another client of the same process holds them, so what renewing its leases costs
-//! is in the figures, a tenth of what [`held`](crate::held) shows for as many leases as there are waiters.
+//! Ten tasks of one client wait for each name. Another client of the same process holds the names, so the figures include the
+//! renewal of its leases: a tenth of what [`held`](crate::held) shows for as many leases as there are waiters.
 
 use std::time::{Duration, Instant};
 
@@ -20,41 +20,41 @@ use crate::report::Row;
 use crate::rounds::Spread;
 use crate::{Effort, PATIENCE};
 
-/// For each name.
+/// Waiters per name.
 const WAITERS: usize = 10;
 
-/// Names that they come for at the same time.
+/// How many names get their waiters at the same time.
 const TOGETHER: usize = 64;
 
-/// Names that are handed on and timed.
+/// How many names are handed on and timed.
 const TIMED: usize = 1_000;
 
-/// What the targets of scripts and processor time are given for.
+/// The number of waiters for which the targets of scripts and processor time are given.
 const TARGET_WAITERS: f64 = 100_000.0;
 
 /// Three periods of heartbeats, and two of the safety poll: the default waiter ttl.
 const PERIODS: Duration = Duration::from_secs(10);
 
-/// Lets them wait for mutexes and for fair locks, on one server and on a cluster.
+/// Measures waiters for mutexes and for fair locks, on one server and on a cluster.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = wait::<FairLock>("fair", WAITERS, Place::one().await?, effort, true).await?;
     let place = Place::cluster().await?;
     rows.extend(wait::<FairLock>("fair", WAITERS, place, effort, false).await?);
-    // Of a client's waiters for a mutex the first asks at once, the others once they have waited for long.
+    // Of a client's waiters for a mutex, the first asks at once; the others ask after a long wait.
     for place in [Place::one().await?, Place::cluster().await?] {
         rows.extend(wait::<Mutex>("mutex", 1, place, effort, false).await?);
     }
     Ok(rows)
 }
 
-/// Who waited for a name holds it.
+/// A waiter that now holds a name.
 struct Grant<S: Subject> {
     name: usize,
     at: Instant,
     guard: S::Guard,
 }
 
-/// `asking`: how many of those who wait for a name ask the server at once. `fresh`: as for leases, see [`held`](crate::held).
+/// `asking`: how many of a name's waiters ask the server at once. `fresh`: as for leases, see [`held`](crate::held).
 async fn wait<S: Subject>(
     kind: &str,
     asking: usize,
@@ -74,7 +74,7 @@ async fn wait<S: Subject>(
     let before = scripts(place.servers()).await?;
     let start = Instant::now();
     let mut joined = Duration::ZERO;
-    // In parts: what a request needs on its way is not what a waiter needs.
+    // In parts, so that requests in flight do not count as the memory of waiters.
     for part in (0..names).step_by(TOGETHER) {
         let last = names.min(part + TOGETHER);
         for number in part * WAITERS..last * WAITERS {
@@ -93,7 +93,7 @@ async fn wait<S: Subject>(
         }
         joined = start.elapsed();
     }
-    // Once they are subscribed they ask once more, and all do who have waited for a period of theirs.
+    // Waiters ask once more after they have subscribed, and again after a period of waiting.
     sleep(PERIODS * 2).await;
     if let Some(ended) = crowd.try_join_next() {
         ended??;
@@ -144,7 +144,7 @@ async fn wait<S: Subject>(
     Ok(rows)
 }
 
-/// Hands names on, one after the other; how long each took, µs.
+/// Hands names on, one after the other. Returns how long each took, µs.
 async fn hand_on<S: Subject>(
     held: &mut [Option<S::Guard>],
     granted: &mut mpsc::UnboundedReceiver<Grant<S>>,
@@ -154,7 +154,7 @@ async fn hand_on<S: Subject>(
     for name in (0..held.len()).step_by(held.len() / number).take(number) {
         let guard = held[name].take().context("it is released already")?;
         let start = Instant::now();
-        // Either may be first; a release that fails is not waited for in vain.
+        // Either may be first. If the release fails, the wait ends too.
         let (_, next) = timeout(PATIENCE, async {
             tokio::try_join!(async { anyhow::Ok(Guard::release(guard).await?) }, async {
                 anyhow::Ok(granted.recv().await)
@@ -174,7 +174,7 @@ async fn hand_on<S: Subject>(
     Ok(times)
 }
 
-/// Holds all names.
+/// Acquires all names.
 async fn hold<S: Subject>(client: &Client, names: usize) -> Result<Vec<Option<S::Guard>>> {
     let mut tasks = JoinSet::new();
     for task in 0..TOGETHER {
@@ -197,7 +197,7 @@ async fn hold<S: Subject>(client: &Client, names: usize) -> Result<Vec<Option<S:
     Ok(held)
 }
 
-/// 32 bytes, about as long as names with a UUID in them are.
+/// 32 bytes, about as long as a name that contains a UUID.
 fn name(number: usize) -> String {
     format!("bench:crowd:name:{number:015}")
 }

@@ -1,8 +1,8 @@
 //! From the call of release to the next holder running.
 //!
-//! As many tasks wait as the row says, and one holds. A holder rests a moment before it lets go, so that the line is
-//! quiet; who has let go joins the line again once the next one runs, so it never overtakes. The round trips that a
-//! hand-over is compared with rest just as long in between, because a processor that sleeps takes its time to wake.
+//! As many tasks wait as the row says, and one holds. A holder rests a moment before it releases, so that the queue is quiet;
+//! it joins the queue again once the next holder runs, so it never overtakes. The round trips in the comparison rest just as
+//! long in between, because a sleeping processor takes time to wake.
 
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -28,50 +28,50 @@ use crate::pairs::micros;
 use crate::report::{Row, Target};
 use crate::rounds::{Spread, in_turns};
 
-/// Waiters of a mutex at the same time.
+/// Numbers of waiters for a mutex.
 const WAITERS: [usize; 3] = [2, 16, 64];
 
-/// Clients among which they are spread, as they would be in as many processes.
+/// Numbers of clients that these are spread over, as in that many processes.
 const CLIENTS: [usize; 2] = [1, 8];
 
-/// Waiters of a fair lock at the same time.
+/// Numbers of waiters for a fair lock.
 const QUEUES: [usize; 3] = [2, 64, 1_000];
 
-/// Clients among which those are spread.
+/// Numbers of clients that those are spread over.
 const FAIR_CLIENTS: [usize; 2] = [1, 100];
 
-/// Candidates behind a leader, each with a client of its own.
+/// Numbers of candidates behind a leader, each with a client of its own.
 const CANDIDATES: [usize; 2] = [1, 8];
 
-/// A direct grant takes this many round trips at most, and `FAIR_EXTRA` more.
+/// The most round trips that a direct grant may take, beside `FAIR_EXTRA`.
 const FAIR_ROUND_TRIPS: f64 = 1.3;
 
-/// What waking two tasks may cost beside that, µs.
+/// How much longer waking two tasks may take, µs.
 const FAIR_EXTRA: f64 = 50.0;
 
-/// The next leader leads after this many round trips at most.
+/// The most round trips until the next leader leads.
 const RESIGNATION: f64 = 2.0;
 
-/// How long the line may settle before each hand-over.
+/// How long the queue may settle before each hand-over.
 const REST: Duration = Duration::from_millis(1);
 
-/// How long a hand-over may take before something is wrong.
+/// The longest time for a hand-over; beyond it, something is wrong.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What takes turns.
+/// The contestants that take turns.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     HandOvers,
     RoundTrips,
-    /// The same script and message as those of a fair hand-over, by the client library alone.
+    /// The script and message of a fair hand-over, by the client library alone.
     Bare,
 }
 
-/// One round: the median time, µs, and the scripts that the server ran for each hand-over.
+/// One round: the median time, µs, and the scripts that the server ran per hand-over.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     time: f64,
-    /// Of all, 99 % take at most this, µs.
+    /// The 99th percentile, µs.
     late: f64,
     scripts: f64,
 }
@@ -137,7 +137,7 @@ async fn compare<S: Subject>(
 ) -> Result<Vec<Row>> {
     let store: Arc<dyn Store> = Arc::new(RedisStore::connect(&server.url()).await?);
     let mut line = Line::form::<S>(server, clients, waiters).await?;
-    // A round is a handful of hand-overs per waiter at most; the many rounds make up for it.
+    // A round has only a handful of hand-overs per waiter; many rounds make up for that.
     let rounds = (effort.rounds / 2).max(5);
     let line_cell = tokio::sync::Mutex::new(&mut line);
     let bare = tokio::sync::Mutex::new(Bare::start(server).await?);
@@ -220,18 +220,18 @@ async fn compare<S: Subject>(
     ])
 }
 
-/// Tasks that hand one lock on and on.
+/// Tasks that hand one lock on repeatedly.
 struct Line {
     clients: Vec<Client>,
     tasks: JoinSet<Result<()>>,
     /// How long each hand-over took.
     times: mpsc::UnboundedReceiver<Duration>,
-    /// Whether holders let go.
+    /// Whether holders release.
     moving: watch::Sender<bool>,
 }
 
 impl Line {
-    /// One holder and so many waiters, who stand still.
+    /// One holder and this many waiters, all idle.
     async fn form<S: Subject>(server: &Server, clients: usize, waiters: usize) -> Result<Self> {
         let mut made = Vec::new();
         for _ in 0..clients.min(waiters + 1) {
@@ -258,7 +258,7 @@ impl Line {
         })
     }
 
-    /// Lets the line move for so many hand-overs.
+    /// Measures this many hand-overs.
     async fn watch(&mut self, hand_overs: usize) -> Result<Vec<Duration>> {
         self.moving.send_replace(true);
         let mut times = Vec::with_capacity(hand_overs);
@@ -268,10 +268,10 @@ impl Line {
         Ok(times)
     }
 
-    /// Stops the line and waits until nobody moves in it.
+    /// Stops the line and waits until its members are idle.
     async fn stand_still(&mut self) -> Result<()> {
         self.moving.send_replace(false);
-        // The last hand-over may be on its way; a second one cannot be.
+        // One last hand-over may be in progress, but not a second one.
         sleep(REST * 10).await;
         while self.times.try_recv().is_ok() {}
         Ok(())
@@ -282,7 +282,7 @@ impl Line {
         if let Ok(time) = next.await {
             return time.context("the line has dispersed");
         }
-        // A member that failed knows why the line stands.
+        // If a member has failed, its error says why the line has stopped.
         while let Some(ended) = self.tasks.try_join_next() {
             ended??;
         }
@@ -297,16 +297,16 @@ impl Line {
     }
 }
 
-/// What the members of a line share.
+/// The state that the members of a line share.
 struct Gate {
     beginning: Instant,
-    /// When the last holder called release, ns since the beginning; 0 before the first.
+    /// When the last holder called release, in ns since the beginning; 0 before the first.
     let_go: AtomicU64,
-    /// How many have held.
+    /// The number of grants so far.
     grants: watch::Sender<u64>,
 }
 
-/// Acquires, rests, and hands on, until aborted.
+/// Acquires, rests and hands on until aborted.
 async fn stand_in_line<S: Subject>(
     lock: S,
     gate: Arc<Gate>,
@@ -335,13 +335,13 @@ async fn stand_in_line<S: Subject>(
     }
 }
 
-/// Asks after a claim that is not there: one key, one read, nothing changed.
+/// Queries a claim that does not exist: one key, one read, no change.
 async fn round_trips(store: &Arc<dyn Store>, number: usize) -> Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(number);
     for request in 0..u64::try_from(number)? {
         let keys = ["lockkeeper:round trip".to_owned()];
         let item = ScriptCall::new(&lock::VERIFY, keys, ["nobody".to_owned()]);
-        // By its text the first time, so that the server knows the script.
+        // The first request sends the text, so that the server knows the script.
         let form = if request == 0 {
             Form::Source
         } else {

@@ -1,7 +1,7 @@
-//! Leases that are held and nothing else: what renewing them costs, what they weigh, whether one is lost.
+//! Leases that are only held: what renewing them costs, how much memory they take, and whether one is lost.
 //!
-//! All are acquired as fast as can be, so their renewals come together; that is the worst case. They are watched for
-//! whole renewal periods, from the middle of one on, so that each renewal counts exactly once for each period.
+//! All leases are acquired as fast as possible, so their renewals come together, which is the worst case. They are watched for
+//! whole renewal periods, starting in the middle of one, so that each renewal counts exactly once per period.
 
 use std::time::{Duration, Instant};
 
@@ -20,19 +20,19 @@ const PART: &str = "held";
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// Lockkeeper renews when a third of the ttl has passed.
+/// Lockkeeper renews after a third of the ttl.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Tasks that acquire at the same time.
 const TASKS: usize = 64;
 
-/// How many leases are held against the server's word at the end.
+/// How many leases are verified on the server at the end.
 const VERIFIED: usize = 1_000;
 
-/// What the target of scripts and memory is given for.
+/// The number of leases for which the targets of scripts and memory are given.
 const TARGET_LEASES: f64 = 100_000.0;
 
-/// Holds many leases and watches, for each number of them on a server of its own, and for the first on a cluster.
+/// Measures held leases: for each number of them on a server of its own, and for the first number on a cluster too.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for &leases in effort.leases {
@@ -46,12 +46,12 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// `fresh`: nothing else has been measured by this process, so what its memory grows by is what the leases take. Later
-/// it would first use again what has been freed.
+/// `fresh`: this process has measured nothing else, so the growth of its memory is what the leases take. Later, it would first
+/// reuse memory that has been freed.
 async fn hold(place: &Place, number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
     let servers = place.servers();
     let client = place.client(Client::builder().ttl(TTL)).await?;
-    // What is allocated once goes to nobody's account.
+    // One-time allocations must not count.
     let mut guards = Vec::with_capacity(number);
     guards.extend(acquire(&client, 0..TASKS).await?);
 
@@ -109,7 +109,7 @@ async fn acquire(client: &Client, range: std::ops::Range<usize>) -> Result<Vec<M
         tasks.spawn(async move {
             let mut guards = Vec::new();
             for number in range.skip(task).step_by(TASKS) {
-                // 32 bytes, about as long as names with a UUID in them are.
+                // 32 bytes, about as long as a name that contains a UUID.
                 let name = format!("bench:held:lease:{number:015}");
                 guards.push(Mutex::new(&client, &name).acquire().await?);
             }
@@ -123,7 +123,7 @@ async fn acquire(client: &Client, range: std::ops::Range<usize>) -> Result<Vec<M
     Ok(guards)
 }
 
-/// How many are not held any more, by their own word or, for some, by the server's.
+/// How many leases have ended, by the guards' state or, for some, according to the server.
 async fn lost(guards: &[MutexGuard]) -> Result<f64> {
     let held =
         |guard: &MutexGuard| matches!(guard.state(), LeaseState::Held | LeaseState::Uncertain);

@@ -1,28 +1,28 @@
 //! How fast the locks are: `cargo xtask bench`.
 //!
-//! What is measured is put side by side with the same scripts called bare, in the same run and in turns, because on a
-//! machine that does other things too only ratios can be trusted. The targets are information: a run that misses one
+//! Each measurement is compared with the same scripts sent without the lock, in the same run and in turns, because on a
+//! machine that also does other work only ratios are reliable. The targets are information: a run that misses one still
 //! succeeds, and performance is never a test.
 //!
 //! | module | what it measures |
 //! |---|---|
-//! | [`single`] | an acquire and a release, nobody competing, one after the other |
+//! | [`single`] | an acquire and a release without contention, one after the other |
 //! | [`parallel`] | the same by 64 tasks on 64 names |
-//! | [`hand_over`] | from the call of release to the next holder running, and what that costs the server |
-//! | [`contended`] | one name that many want all the time |
+//! | [`hand_over`] | from the call of release to the next holder running, and the cost on the server |
+//! | [`contended`] | one name under constant contention |
 //! | [`server`] | what an acquire and a release of a free name cost the server, for each kind |
-//! | [`held`] | leases that are held and nothing else: work, memory, losses |
-//! | [`readers`] | ten thousand readers that come in as a writer leaves |
-//! | [`waiters`] | a long queue for one name: work, memory, how long scripts take, whether it moves |
-//! | [`crowds`] | many who wait for many names, on one server and on a cluster |
+//! | [`held`] | leases that are only held: work, memory, losses |
+//! | [`readers`] | ten thousand readers that enter when a writer releases |
+//! | [`waiters`] | a long queue for one name: work, memory, duration of scripts, hand-overs |
+//! | [`crowds`] | many waiters for many names, on one server and on a cluster |
 //! | [`peers`] | the same work by other lock libraries |
 //!
-//! | module | what it is for |
+//! | module | purpose |
 //! |---|---|
 //! | [`pairs`] | an acquire and a release by the lock, by the store and by the client library alone, over redis-rs and over fred |
 //! | [`bare`] | a hand-over of a fair lock by the client library alone |
 //! | [`rounds`] | measuring in turns; medians |
-//! | [`slowlog`] | how long scripts take on the server |
+//! | [`slowlog`] | the duration of scripts on the server |
 //! | [`meters`] | processor time, memory and commands, of this process and of the server |
 //! | [`place`] | one server or a cluster |
 //! | [`report`] | the table and the JSON file |
@@ -54,49 +54,49 @@ use tokio::time::timeout;
 
 use report::Report;
 
-/// Measures the locks on a server of its own.
+/// Measures the locks on a server that it starts.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct Arguments {
-    /// Fewer rounds, leases and waiters: within two minutes.
+    /// Fewer rounds, leases and waiters: takes two minutes at most.
     #[arg(long)]
     quick: bool,
-    /// Measures only this.
+    /// Measures only this part.
     #[arg(long, value_name = "NAME")]
     only: Option<Part>,
-    /// Where the figures go as JSON.
+    /// Writes the figures to this file as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A command that starts a program of tests/peers, a JSON array of words.
+    /// The command that starts a program of tests/peers, as a JSON array of words.
     #[arg(long, value_name = "COMMAND")]
     peer: Vec<String>,
-    /// Cargo says this to every benchmark.
+    /// Cargo passes this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// One of the things that are measured.
+/// One part of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Many leases held. First, because memory that another part has freed would be used again and not be counted.
+    /// Many leases held. Runs first, because memory that another part has freed would be reused and not counted.
     Held,
-    /// Many who wait for one name. Alone it measures the memory of the client too.
+    /// Many waiters for one name. Alone it also measures the memory of the client.
     FairWaiters,
-    /// Ten who wait for each of many names, also on a cluster. Alone it measures the memory of the client too.
+    /// Ten waiters for each of many names, also on a cluster. Alone it also measures the memory of the client.
     Crowds,
     /// Ten thousand readers behind one writer.
     Readers,
-    /// One task, nobody competing.
+    /// One task without contention.
     Single,
     /// 64 tasks, each with a name of its own.
     Parallel,
     /// What a pair costs the server.
     Server,
-    /// One name that many want all the time.
+    /// One name under constant contention.
     Contended,
-    /// Waiters and the hand-over to the next of them.
+    /// The hand-over from a holder to the next waiter.
     HandOver,
-    /// The same for a fair lock, whose leaving holder makes the next one hold.
+    /// The same for a fair lock, where the release grants the lock to the next waiter.
     FairHandOver,
     /// The same for an election: from a resignation to the next leader.
     Resignation,
@@ -104,29 +104,29 @@ enum Part {
     Peers,
 }
 
-/// How long anything may take before something is wrong.
+/// The longest time that anything may take; beyond it, something is wrong.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// Rounds of each contestant.
+    /// Rounds per contestant.
     rounds: usize,
-    /// Acquires and releases of each round with one task.
+    /// Acquires and releases per round with one task.
     pairs: usize,
-    /// Hand-overs of each round.
+    /// Hand-overs per round.
     hand_overs: usize,
-    /// How many leases are held, one number after the other.
+    /// The numbers of leases to hold, one after the other.
     leases: &'static [usize],
-    /// How many wait for one name, one number after the other.
+    /// The numbers of waiters for one name, one after the other.
     waiters: &'static [usize],
-    /// Names that ten wait for each.
+    /// Names with ten waiters each.
     names: usize,
-    /// How many renewal periods they are watched for.
+    /// For how many renewal periods they are watched.
     periods: u32,
     /// How long a round of a peer lasts, ms.
     peer_millis: usize,
-    /// No part may run longer: a benchmark that hangs is a fault and not a figure.
+    /// The longest time for a part: a benchmark that hangs is a fault, not a figure.
     limit: Duration,
 }
 

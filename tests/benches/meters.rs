@@ -7,7 +7,7 @@ use lockkeeper_testkit::server::Server;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep_until;
 
-/// Processor time that this process has used, in the kernel too.
+/// Processor time of this process, including kernel time.
 pub(crate) fn own_processor_time() -> Result<Duration> {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Ok(Duration::new(
@@ -16,7 +16,7 @@ pub(crate) fn own_processor_time() -> Result<Duration> {
     ))
 }
 
-/// Memory of this process that is in use, bytes; `None` on a system that does not say.
+/// Memory that this process uses, in bytes; `None` on a system that does not report it.
 pub(crate) fn own_memory() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -26,7 +26,7 @@ pub(crate) fn own_memory() -> Option<f64> {
     Some(kilobytes * 1024.0)
 }
 
-/// Scripts that these servers were asked to run, batches counted as the one script they are.
+/// Scripts that these servers were asked to run; a batch counts as one.
 pub(crate) async fn scripts(servers: &[Server]) -> Result<f64> {
     let mut calls = 0;
     for server in servers {
@@ -35,12 +35,12 @@ pub(crate) async fn scripts(servers: &[Server]) -> Result<f64> {
     Ok(count(calls))
 }
 
-/// Commands that these servers have run, those inside scripts counted.
+/// Commands that these servers have run, including those inside scripts.
 pub(crate) async fn commands(servers: &[Server]) -> Result<f64> {
     sum_of(servers, "stats", "total_commands_processed").await
 }
 
-/// Processor time that these servers have used, in the kernel too, seconds.
+/// Processor time of these servers, including kernel time, in seconds.
 pub(crate) async fn servers_processor_time(servers: &[Server]) -> Result<f64> {
     Ok(sum_of(servers, "cpu", "used_cpu_sys").await?
         + sum_of(servers, "cpu", "used_cpu_user").await?)
@@ -61,11 +61,11 @@ async fn sum_of(servers: &[Server], section: &str, field: &str) -> Result<f64> {
     Ok(sum)
 }
 
-/// What keeping leases or places costs.
+/// The cost of keeping leases or places in a queue.
 pub(crate) struct Watched {
     /// Scripts per second on the servers.
     pub(crate) scripts: f64,
-    /// The same in the second that had most.
+    /// The same in the busiest second.
     pub(crate) busiest: f64,
     /// Processor time of this process, % of one core.
     pub(crate) client: f64,
@@ -73,7 +73,7 @@ pub(crate) struct Watched {
     pub(crate) server: f64,
 }
 
-/// Watches for so long, a second at a time.
+/// Watches for this long, in steps of a second.
 pub(crate) async fn watch(servers: &[Server], length: Duration) -> Result<Watched> {
     let start = tokio::time::Instant::now();
     let own_before = own_processor_time()?;
@@ -98,11 +98,11 @@ pub(crate) async fn watch(servers: &[Server], length: Duration) -> Result<Watche
     })
 }
 
-/// What the figures of a run depend on, one fact each: its name and its text.
+/// The facts that the figures depend on: name and text of each.
 pub(crate) async fn machine() -> Result<Vec<(&'static str, String)>> {
     let server = Server::start().await?;
     let text = server.command(&["INFO", "server"]).await?.into_text()?;
-    // Valkey still tells the version of Redis it is compatible with, besides its own.
+    // Valkey reports its own version and the version of Redis that it is compatible with.
     let version = match field_of(&text, "valkey_version") {
         Some(version) => format!("valkey {version}"),
         None => format!(
@@ -133,7 +133,7 @@ pub(crate) async fn machine() -> Result<Vec<(&'static str, String)>> {
     ])
 }
 
-/// A number of things as a figure. Exact up to 2^53, which no run comes near.
+/// A count as a figure. Exact up to 2^53, which no run comes near.
 pub(crate) fn count(number: impl TryInto<u32>) -> f64 {
     number.try_into().map_or(f64::INFINITY, f64::from)
 }

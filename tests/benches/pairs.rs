@@ -1,7 +1,7 @@
-//! An acquire and a release by the lock, by the store, and by a client library alone, with each of the two libraries.
+//! An acquire and a release by the lock, by the store, and by a client library alone, for each of the two libraries.
 //!
-//! All send the same scripts with the same keys and the same arguments to the same server. What the bare ways send is ready
-//! before the clock starts.
+//! All send the same scripts with the same keys and arguments to the same server. The requests of the ways without the lock
+//! are built before the clock starts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use crate::meters::{count, own_processor_time};
 use crate::report::{Row, Target};
 use crate::rounds::Spread;
 
-/// Lockkeeper's defaults, which the bare ways repeat.
+/// Lockkeeper's defaults, which the ways without the lock copy.
 pub(crate) const NAMESPACE: &str = "lockkeeper";
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -39,9 +39,9 @@ pub(crate) enum Way {
     Lock(Transport),
     /// `Store::call`, on the connection of the lock.
     Store(Transport),
-    /// redis-rs' `send_packed_command`, on a socket with the settings that the store gives its own.
+    /// redis-rs' `send_packed_command`, on a socket with the settings that the store uses.
     RedisRs,
-    /// fred's `custom_raw`, on a connection with the settings that the store gives its own.
+    /// fred's `custom_raw`, on a connection with the settings that the store uses.
     Fred,
 }
 
@@ -64,11 +64,11 @@ impl Way {
         "fred",
     ];
 
-    /// What is told of two of them together.
+    /// The pairs of ways to report as ratios.
     const RATIOS: [(usize, usize); 5] = [(0, 1), (0, 2), (3, 4), (3, 5), (0, 3)];
 }
 
-/// What was measured of each way in every round, as a report has it. The target is for what the lock costs above the scripts.
+/// The rows for the measurements of each way in every round. The target is for the cost of the lock on top of the scripts.
 pub(crate) fn rows(
     part: &'static str,
     unit: &'static str,
@@ -92,7 +92,7 @@ pub(crate) fn rows(
         let what = format!("{} / {}", Way::WORDS[above], Way::WORDS[below]);
         let ratio = Spread::of_ratios(&figures[above], &figures[below])?;
         let row = Row::new(part, what, "×", ratio);
-        // Of the two transports none has to be the faster one.
+        // Neither of the two transports has to be faster.
         rows.push(match (above, below) {
             (0, 3) => row,
             _ => row.target(target),
@@ -112,7 +112,7 @@ struct Side {
 }
 
 impl Side {
-    /// Connects and teaches the server the scripts.
+    /// Connects and loads the scripts.
     async fn open(server: &Server, transport: Transport) -> Result<Self> {
         let options = RedisOptions::new().transport(transport);
         let store: Arc<dyn Store> = Arc::new(options.connect(&server.url()).await?);
@@ -129,12 +129,12 @@ pub(crate) struct Ground {
     over_fred: Side,
     redis_rs: MultiplexedConnection,
     fred: fred::clients::Client,
-    // Dropped last: the connections go first.
+    // Dropped last: the connections must go first.
     server: Server,
 }
 
 impl Ground {
-    /// Starts a server, connects to it and teaches it the scripts.
+    /// Starts a server, connects to it and loads the scripts.
     pub(crate) async fn start() -> Result<Self> {
         let server = Server::start().await?;
         Ok(Self {
@@ -153,7 +153,7 @@ impl Ground {
         }
     }
 
-    /// Everything that `pairs` acquires and releases of `name` need.
+    /// Prepares `pairs` acquires and releases of `name`.
     pub(crate) fn work(&self, way: Way, name: &str, pairs: usize) -> Result<Work> {
         let orders = || (0..pairs).map(|number| self.orders(name, number));
         Ok(match way {
@@ -179,7 +179,7 @@ impl Ground {
         })
     }
 
-    /// Says goodbye to the server.
+    /// Closes the connections.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.over_redis_rs.client.close().await;
         self.over_fred.client.close().await;
@@ -188,7 +188,7 @@ impl Ground {
         self.server.stop().await
     }
 
-    /// What the lock would send for one more claim: an acquire and a leave, with the numbers of their requests.
+    /// The lock's requests for one more claim: an acquire and a release, with their request numbers.
     fn orders(&self, name: &str, number: usize) -> Result<[(ScriptCall, u64); 2]> {
         let name = Name::new(NAMESPACE, name)?;
         let request = u64::try_from(number)? * 2 + 1_000_000;
@@ -197,7 +197,7 @@ impl Ground {
             request.wrapping_mul(0x9E37_79B9_7F4A_7C15),
         );
         let lock = LockProtocol::new(name, Kind::new("mutex"));
-        // A floor as long as the real one; the scripts of the lock draw from the clock and lie above it.
+        // A floor as long as a real one; the lock's scripts draw tokens from the clock, above it.
         let ask = RequestContext::new(&claim, TTL, 1_000_000_000_000_000, None).on_inflated(false);
         let (acquire, leave) = (lock.acquire(ask), lock.release(ask, false));
         Ok([(acquire, request), (leave, request + 1)])
@@ -206,7 +206,7 @@ impl Ground {
 
 /// Acquires and releases, ready to be sent one after the other.
 pub(crate) enum Work {
-    /// By the lock, so many times.
+    /// By the lock, this many times.
     Lock(Mutex, usize),
     /// By the store.
     Store(Arc<dyn Store>, Vec<[Call; 2]>),
@@ -369,7 +369,7 @@ async fn send(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<r
     Ok(timeout(REQUEST_TIMEOUT, reply).await??)
 }
 
-/// As [`status`], by redis-rs.
+/// As [`status`], for redis-rs.
 fn told(reply: &redis::Value) -> Option<Status> {
     match reply.as_sequence()?.get(1)? {
         redis::Value::BulkString(text) => Status::parse(std::str::from_utf8(text).ok()?),
@@ -377,7 +377,7 @@ fn told(reply: &redis::Value) -> Option<Status> {
     }
 }
 
-/// With the settings that the store gives its own connections.
+/// Connects with the settings that the store uses.
 async fn connect_redis_rs(server: &Server) -> Result<MultiplexedConnection> {
     let stream = TcpStream::connect(server.address()).await?;
     stream.set_nodelay(true)?;
@@ -391,7 +391,7 @@ async fn connect_redis_rs(server: &Server) -> Result<MultiplexedConnection> {
     Ok(connection)
 }
 
-/// With the settings that the store gives its own connections.
+/// Connects with the settings that the store uses.
 pub(crate) async fn connect_library(server: &Server) -> Result<fred::clients::Client> {
     let config = Config {
         server: ServerConfig::new_centralized("127.0.0.1", server.port()),

@@ -10,10 +10,10 @@ use crate::rounds::in_turns;
 /// Enough that the connection never idles.
 const TASKS: usize = 64;
 
-/// How much of the bare scripts' throughput the lock must reach.
+/// The target for the lock's throughput, relative to the scripts alone.
 const TARGET: Target = Target::AtLeast(0.9);
 
-/// Compares the lock with its own scripts called bare.
+/// Compares the lock with its own scripts alone.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let ground = Ground::start().await?;
     let count = effort.pairs / 4;

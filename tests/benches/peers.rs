@@ -1,6 +1,6 @@
 //! The same work by Lockkeeper and by other lock libraries, in turns on the same servers.
 //!
-//! The others are the programs in `tests/peers`, each a process of its own. Lockkeeper's locks are in this one.
+//! The others are the programs in `tests/peers`, each in a process of its own. Lockkeeper's locks run in this process.
 
 mod own;
 
@@ -19,21 +19,21 @@ use own::Own;
 
 const PART: &str = "peers";
 
-/// Servers that a Redlock is held on. What needs one server is on the first.
+/// The number of servers for a Redlock. Work on one server uses the first.
 const SERVERS: usize = 5;
 
-/// What is done, by so many tasks in so many clients.
+/// The work, and how many tasks and clients do it.
 #[derive(Debug, Clone, Copy)]
 struct Scene {
     work: Work,
     kind: &'static str,
     tasks: usize,
     clients: usize,
-    /// Whether the processors are kept from falling asleep meanwhile, as on a machine that has other work.
+    /// Whether to keep the processors from sleeping meanwhile, as on a machine with other work.
     awake: bool,
 }
 
-/// As in `tests/peers/README.md`.
+/// The kinds of work, as in `tests/peers/README.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Pairs,
@@ -61,7 +61,7 @@ impl Scene {
         }
     }
 
-    /// What a program is told.
+    /// The order for a program.
     fn order(&self, millis: usize) -> Value {
         let Self {
             work,
@@ -78,7 +78,7 @@ impl Scene {
         json!({ "work": work, "kind": kind, "tasks": tasks, "clients": clients, "millis": millis, "name": name })
     }
 
-    /// How it is called in the report.
+    /// The title in the report.
     fn title(&self) -> String {
         let Self { tasks, clients, .. } = self;
         let tasks = match tasks {
@@ -97,7 +97,7 @@ impl Scene {
     }
 }
 
-/// All that is measured.
+/// All scenes.
 fn scenes() -> Vec<Scene> {
     let mut scenes = vec![Scene {
         awake: false,
@@ -115,24 +115,24 @@ fn scenes() -> Vec<Scene> {
     scenes
 }
 
-/// What one of them did in one round.
+/// What one peer did in one round.
 #[derive(Debug)]
 struct Sample {
     rate: f64,
-    /// Of what its waits are, see `tests/peers/README.md`; µs.
+    /// The waits; `tests/peers/README.md` says what they measure. µs.
     half: f64,
     late: f64,
     worst: f64,
-    /// What the client with fewest grants got of its due, %.
+    /// The grants of the client with the fewest, relative to its fair share, %.
     share: f64,
-    /// For each grant, µs.
+    /// Per grant, µs.
     processor: f64,
     server: f64,
-    /// For each grant, those inside scripts counted.
+    /// Per grant, including commands inside scripts.
     commands: f64,
 }
 
-/// One that takes part.
+/// A participant.
 enum Peer {
     Own(Own),
     Program(Box<Program>),
@@ -163,12 +163,12 @@ impl Peer {
     }
 }
 
-/// What a peer says of a round.
+/// A peer's report about a round.
 struct Answer {
-    /// For each client, µs each.
+    /// Per client, in µs.
     waits: Vec<Vec<f64>>,
     seconds: f64,
-    /// µs.
+    /// In µs.
     processor: f64,
 }
 
@@ -188,7 +188,7 @@ impl Answer {
     }
 }
 
-/// Measures Lockkeeper beside the programs that these commands start.
+/// Measures Lockkeeper and the programs that these commands start.
 pub(crate) async fn measure(effort: Effort, starts: &[String]) -> Result<Vec<Row>> {
     let mut servers = Vec::new();
     for _ in 0..SERVERS {
@@ -204,7 +204,7 @@ pub(crate) async fn measure(effort: Effort, starts: &[String]) -> Result<Vec<Row
         );
         peers.push(Peer::Program(Box::new(program)));
     }
-    // What is compiled while it runs is compiled before it counts.
+    // Warm up, so that just-in-time compilation does not count.
     for peer in &mut peers {
         for work in [Work::Pairs, Work::Contended] {
             let scene = Scene {
@@ -255,7 +255,7 @@ async fn compare(
         );
         let answer = peers[index].lock().await.work(scene, millis).await?;
         let server = servers_processor_time(servers).await? - before.0;
-        // Of each server's: the two that ask.
+        // Two of each server's commands are this query.
         let asked = count(servers.len() * 2);
         let commands = commands(servers).await? - before.1 - asked;
         sample(answer, server * 1e6, commands)
@@ -302,7 +302,7 @@ async fn compare(
         return Ok(rows);
     };
     for (name, samples) in names.iter().skip(1).zip(others) {
-        // One task waits for each answer: its time is what counts.
+        // With one task, each round trip waits for the last, so time is what counts.
         let (unit, of): (_, fn(&Sample) -> f64) = match (scene.work, scene.tasks) {
             (Work::Pairs, 1) => ("time", |it| it.half),
             _ => ("rate", |it| it.rate),
@@ -318,7 +318,7 @@ async fn compare(
     Ok(rows)
 }
 
-/// What Lockkeeper should be beside this peer.
+/// The target for Lockkeeper relative to this peer.
 fn target(scene: Scene, peer: &str) -> Option<Target> {
     match (scene.work, scene.tasks) {
         (Work::Pairs, 1) if scene.kind == "mutex" && peer == "rslock" => Some(Target::AtMost(1.1)),
@@ -348,8 +348,7 @@ fn sample(answer: Answer, server: f64, commands: f64) -> Result<Sample> {
     })
 }
 
-/// Processes that give way to all others and keep the processors from falling asleep: a round trip takes four times as long on
-/// those that do.
+/// Low-priority processes that keep the processors from sleeping: a round trip takes four times as long on sleeping ones.
 struct Awake(Vec<Child>);
 
 impl Awake {
@@ -370,7 +369,7 @@ impl Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It is ours and runs until it is killed.
+            // It is our child and runs until it is killed.
             if let Err(error) = child.kill().and_then(|()| child.wait()) {
                 eprintln!("failed to stop a process that keeps the processors awake: {error}");
             }

@@ -1,4 +1,4 @@
-//! Where something is measured: one server, or a cluster of six.
+//! The place of a measurement: one server, or a cluster of six.
 
 use std::slice;
 
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::PATIENCE;
 use crate::report::{Row, Target};
 
-/// Servers of a run's own.
+/// The servers of one run.
 pub(crate) enum Place {
     One(Server),
     Cluster(Cluster),
@@ -27,7 +27,7 @@ impl Place {
         Ok(Self::Cluster(Cluster::start().await?))
     }
 
-    /// All of them. What they cost is what they cost together.
+    /// All its servers; their costs are added up.
     pub(crate) fn servers(&self) -> &[Server] {
         match self {
             Self::One(server) => slice::from_ref(server),
@@ -43,7 +43,7 @@ impl Place {
         Ok(timeout(PATIENCE, lockkeeper::connect_with(&url, settings)).await??)
     }
 
-    /// What is said of it behind a number: nothing of one server.
+    /// The suffix for figures; empty for one server.
     pub(crate) const fn suffix(&self) -> &'static str {
         match self {
             Self::One(_) => "",
@@ -51,7 +51,7 @@ impl Place {
         }
     }
 
-    /// Gives a figure its target if this is one server. Of a cluster it is only reported.
+    /// Gives a figure its target on one server. On a cluster it is only reported.
     pub(crate) fn aim(&self, row: Row, most: f64) -> Row {
         match self {
             Self::One(_) => row.target(Target::AtMost(most)),

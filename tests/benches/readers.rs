@@ -1,5 +1,5 @@
-//! Many readers behind one writer of a read-write lock: how long until all of them read, and how long the server is kept by a
-//! script meanwhile.
+//! Many readers behind one writer of a read-write lock: how long until all of them read, and how long one script keeps the
+//! server busy meanwhile.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::{Effort, PATIENCE};
 
 const PART: &str = "readers";
 
-/// What they wait for: 32 bytes, about as long as names with a UUID in them are.
+/// The name of the lock: 32 bytes, about as long as a name that contains a UUID.
 const NAME: &str = "bench:readers:000000000000000000";
 
 /// How many wait to read.
@@ -25,7 +25,7 @@ const READERS: usize = 10_000;
 /// Readers that come at the same time.
 const TOGETHER: usize = 64;
 
-/// Lets them wait, lets the writer go, and watches them come in, a few times.
+/// Lets readers wait, releases the writer, and watches them enter, a few times.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let (mut entered, mut leaves, mut heartbeats) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..effort.periods.max(2) {

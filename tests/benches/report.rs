@@ -1,4 +1,4 @@
-//! What was measured, as a table for people and as JSON for programs.
+//! The results as a table for people and as JSON for programs.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::rounds::Spread;
 
-/// What a figure should be.
+/// The target for a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
     /// Not more than this.
@@ -46,7 +46,7 @@ pub(crate) struct Row {
     point: Option<Point>,
 }
 
-/// Where a figure stands in a plot.
+/// The point of a figure in a plot.
 #[derive(Debug)]
 struct Point {
     plot: &'static str,
@@ -79,13 +79,13 @@ impl Row {
         self
     }
 
-    /// What the median should be.
+    /// Sets the target for the median.
     pub(crate) fn target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
-    /// Whether the median is as it should be.
+    /// Whether the median meets the target.
     fn met(&self) -> Option<bool> {
         self.target
             .map(|target| target.is_met_by(self.spread.median))
@@ -147,14 +147,14 @@ pub(crate) struct Report {
     rows: Vec<Row>,
 }
 
-/// What stands above the columns of the table.
+/// The column titles of the table.
 const HEAD: [&str; 7] = ["part", "what", "median", "", "min … max", "target", "met"];
 
-/// The column of the medians: numbers are read from the right.
+/// The column of the medians; numbers are aligned to the right.
 const MEDIAN: usize = 2;
 
 impl Report {
-    /// A report that begins with these facts.
+    /// Creates a report that begins with these facts.
     pub(crate) const fn new(facts: Vec<(&'static str, String)>) -> Self {
         Self {
             facts,
@@ -167,14 +167,14 @@ impl Report {
         self.rows.extend(rows);
     }
 
-    /// What the figures depend on.
+    /// Prints the facts that the figures depend on.
     pub(crate) fn print_facts(&self) {
         for (name, text) in &self.facts {
             println!("{name:<12} {text}");
         }
     }
 
-    /// The table for people.
+    /// Prints the table for people.
     pub(crate) fn print_table(&self) {
         let rows: Vec<_> = self.rows.iter().map(Row::cells).collect();
         let mut widths = HEAD.map(|head| head.chars().count());
@@ -190,14 +190,14 @@ impl Report {
         }
     }
 
-    /// The same for programs.
+    /// Writes the JSON file for programs.
     pub(crate) fn write_json(&self, file: &Path, quick: bool) -> Result<()> {
         let facts: serde_json::Map<String, Value> = self
             .facts
             .iter()
             .map(|(name, text)| ((*name).to_owned(), json!(text)))
             .collect();
-        // A row a line, so that two runs can be compared line by line.
+        // One row per line, so that two runs can be compared line by line.
         let rows: Vec<String> = self.rows.iter().map(|row| row.json().to_string()).collect();
         let whole = format!(
             "{{\n\"facts\": {},\n\"quick\": {quick},\n\"rows\": [\n{}\n]\n}}\n",
@@ -227,7 +227,7 @@ fn line(cells: [impl fmt::Display; 7], widths: [usize; 7]) -> String {
     line.trim_end().to_owned()
 }
 
-/// A number with as many digits as it deserves.
+/// A number with a sensible number of digits.
 fn figure(value: f64) -> String {
     if value == value.trunc() || value.abs() >= 1_000.0 {
         format!("{value:.0}")

@@ -1,4 +1,4 @@
-//! Measuring in turns, and what is told of many measurements.
+//! Measures in turns, and summarises many measurements.
 
 use anyhow::{Context as _, Result};
 
@@ -14,7 +14,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of these values, of which there must be one at least.
+    /// The spread of these values, of which there must be at least one.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Result<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -27,7 +27,7 @@ impl Spread {
         })
     }
 
-    /// Of a thing that was measured once.
+    /// The spread of a single measurement.
     pub(crate) const fn once(value: f64) -> Self {
         Self {
             median: value,
@@ -36,7 +36,7 @@ impl Spread {
         }
     }
 
-    /// Of one series in units of another, round by round: what slows down a whole round cancels out.
+    /// The spread of the ratios of two series, round by round: what slows down a whole round cancels out.
     pub(crate) fn of_ratios(above: &[f64], below: &[f64]) -> Result<Self> {
         Self::of(above.iter().zip(below).map(|(above, below)| above / below))
     }
@@ -44,8 +44,8 @@ impl Spread {
 
 /// Lets the contestants measure one after the other, round by round, and returns each one's measurements in order.
 ///
-/// Each round begins with another contestant, because the first of a round may find a processor asleep. One round more
-/// than asked for is run: the first only warms up.
+/// Each round begins with another contestant, because the first in a round may find a sleeping processor. The first round only
+/// warms up, so one more is run than asked for.
 pub(crate) async fn in_turns<W: Copy, T>(
     contestants: &[W],
     rounds: usize,

@@ -1,5 +1,5 @@
-//! What an acquire and a release of a free name cost the server: microseconds inside its commands, and how many commands the
-//! scripts run, by its own count.
+//! What an acquire and a release of a free name cost the server, by its own count: microseconds inside commands, and the
+//! number of commands that the scripts run.
 
 use anyhow::{Context as _, Result};
 use lockkeeper::{
@@ -15,13 +15,13 @@ use crate::rounds::Spread;
 
 const PART: &str = "server";
 
-/// Enough that no time passes between two commands.
+/// Enough that the server is never idle between two commands.
 const TASKS: usize = 16;
 
-/// What a pair of one name may cost, µs.
+/// The target for a pair on one name, µs.
 const TARGET: Target = Target::AtMost(6.0);
 
-/// What a pair of a multi-lock of eight names may run, commands.
+/// The target for a pair of a multi-lock of eight names, commands.
 const COMMANDS_OF_EIGHT: Target = Target::AtMost(32.0);
 
 /// Measures every kind.
@@ -119,11 +119,11 @@ async fn kind<L: Lock + 'static>(
     })
 }
 
-/// What a server says of its commands so far.
+/// A server's own statistics of its commands.
 struct Commands {
-    /// How long scripts have run, µs.
+    /// The time spent in scripts, µs.
     micros: f64,
-    /// How many commands they have run.
+    /// The commands that scripts have run.
     inside: f64,
 }
 
@@ -151,7 +151,7 @@ impl Commands {
             };
             match name {
                 "evalsha" | "eval" => found.micros += field("usec")?,
-                // What connections send beside scripts.
+                // Commands that connections send in addition to scripts.
                 _ if OUTSIDE.iter().any(|it| name.starts_with(it)) => {}
                 _ => found.inside += field("calls")?,
             }

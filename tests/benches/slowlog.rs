@@ -1,4 +1,4 @@
-//! How long scripts take, as the server's own log of slow commands has it.
+//! The duration of scripts, from the server's own slow log.
 
 use anyhow::{Result, bail};
 use lockkeeper_lua::Script;
@@ -6,17 +6,18 @@ use lockkeeper_testkit::server::{Reply, Server};
 
 use crate::meters::count;
 
-/// Commands that take no longer, µs, are not logged: those that scripts call. The shortest script takes longer.
+/// Commands that take at most this long, µs, are not logged. That excludes the commands inside scripts; the shortest script
+/// takes longer.
 const SHORTEST: &str = "6";
 
-/// How many runs the log holds.
+/// The capacity of the log.
 const LOGGED: &str = "4096";
 
 /// The log of a server.
 pub(crate) struct SlowLog<'a>(pub(crate) &'a Server);
 
 impl SlowLog<'_> {
-    /// Lets the server log from now on, and forget what it has logged.
+    /// Clears the log and starts logging.
     pub(crate) async fn start(&self) -> Result<()> {
         self.set("slowlog-max-len", LOGGED).await?;
         self.set("slowlog-log-slower-than", SHORTEST).await?;
@@ -24,7 +25,7 @@ impl SlowLog<'_> {
         Ok(())
     }
 
-    /// Lets it log no more.
+    /// Stops logging.
     pub(crate) async fn stop(&self) -> Result<()> {
         self.set("slowlog-log-slower-than", "-1").await
     }
@@ -35,7 +36,7 @@ impl SlowLog<'_> {
         Ok(())
     }
 
-    /// How long the runs of `script` in the log took, µs.
+    /// The durations of the runs of `script` in the log, µs.
     pub(crate) async fn of(&self, script: &Script) -> Result<Vec<f64>> {
         let log = self.0.command(&["SLOWLOG", "GET", LOGGED]).await?;
         let Reply::List(entries) = log else {

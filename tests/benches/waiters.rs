@@ -1,9 +1,9 @@
-//! A long queue for one name: what waiting costs, what it weighs, and whether the lock still goes on from one to the next.
+//! A long queue for one name: the work and memory that waiting takes, and whether the lock still moves on.
 //!
-//! All who wait are tasks of one client. They come soon one after the other, so their heartbeats come together; that is the
-//! worst case.
-//! How long scripts take is told by the server's own log of slow commands. It also logs what a script calls, which would
-//! slow down the scripts, so it is told to log nothing that is as short as that; and it is off while work is measured.
+//! All waiters are tasks of one client. They join in a short time, so their heartbeats come together, which is the worst case.
+//!
+//! The duration of scripts is from the server's own slow log. The log would also contain the commands inside a script, which
+//! would slow down the scripts, so shorter commands are not logged. The log is off while work is measured.
 
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
@@ -25,22 +25,22 @@ use crate::{Effort, PATIENCE};
 
 const PART: &str = "fair waiters";
 
-/// What they wait for: 32 bytes, about as long as names with a UUID in them are.
+/// The name of the lock: 32 bytes, about as long as a name that contains a UUID.
 const NAME: &str = "bench:fair:waiters:0000000000000";
 
 /// Three periods of heartbeats: the default waiter ttl.
 const PERIODS: Duration = Duration::from_secs(10);
 
-/// Waiters whose acquires are timed, behind all others, and hand-overs that are.
+/// How many acquires behind all other waiters, and how many hand-overs, are timed.
 const TIMED: usize = 1_000;
 
-/// Waiters that come at the same time.
+/// Waiters that join at the same time.
 const TOGETHER: usize = 64;
 
-/// What the targets are given for.
+/// The number of waiters for which the targets are given.
 const TARGET_WAITERS: f64 = 100_000.0;
 
-/// Lets many wait and watches, for each number of them on a server of its own.
+/// Measures waiters, for each number of them on a server of its own.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for &waiters in effort.waiters {
@@ -54,7 +54,7 @@ async fn wait(number: usize, periods: u32, fresh: bool) -> Result<Vec<Row>> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let mut crowd = Crowd::gather(&server, &client).await?;
-    // What is allocated once goes to nobody's account.
+    // One-time allocations must not count.
     crowd.grow(TOGETHER).await?;
 
     let (memory, server_memory_before) = (own_memory(), servers_memory(from_ref(&server)).await?);
@@ -105,7 +105,7 @@ fn costs(watched: &Watched, once: &impl Fn(&str, &'static str, f64) -> Row) -> V
     ]
 }
 
-/// The median of `times`, between the least and the greatest; and how long 99 of 100 take at most.
+/// The median of `times` with the least and the greatest, and the 99th percentile.
 fn quantiles(
     what: &str,
     mut times: Vec<f64>,
@@ -121,7 +121,7 @@ fn quantiles(
     ])
 }
 
-/// One holder, and those who wait for it.
+/// One holder and its waiters.
 struct Crowd<'a> {
     server: &'a Server,
     log: SlowLog<'a>,
@@ -146,7 +146,8 @@ impl<'a> Crowd<'a> {
         })
     }
 
-    /// Lets more join, a few at a time, until so many wait: what a request needs on its way is not what a waiter needs.
+    /// Lets more waiters join until there are this many, a few at a time: memory for requests in flight must not count as a
+    /// waiter's.
     async fn grow(&mut self, number: usize) -> Result<()> {
         while self.waiting.len() < number {
             self.join(number.min(self.waiting.len() + TOGETHER)).await?;
@@ -154,7 +155,7 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// Lets more join at once until so many wait.
+    /// Lets more waiters join at once until there are this many.
     async fn join(&mut self, number: usize) -> Result<()> {
         while self.waiting.len() < number {
             let lock = FairLock::new(self.client, NAME);
@@ -173,7 +174,7 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// How long scripts take with so many waiting, µs, and hand-overs among their heartbeats.
+    /// The duration of scripts with this many waiters, µs, and of hand-overs among their heartbeats.
     async fn time(&mut self) -> Result<Vec<(&'static str, Vec<f64>)>> {
         self.log.start().await?;
         self.join(self.waiting.len() + TIMED).await?;
@@ -193,7 +194,7 @@ impl<'a> Crowd<'a> {
         ])
     }
 
-    /// Hands the lock on from one to the next, spread over some periods of their heartbeats; how long each took, µs.
+    /// Hands the lock on repeatedly, spread over some periods of their heartbeats. Returns how long each took, µs.
     async fn hand_on(&mut self, number: usize) -> Result<Vec<f64>> {
         let pause = PERIODS / u32::try_from(number)?;
         let mut times = Vec::with_capacity(number);
@@ -216,7 +217,7 @@ impl<'a> Crowd<'a> {
         Ok(times)
     }
 
-    /// Everybody stops waiting and the holder lets go; how long until the server knows nothing of them.
+    /// Ends all waiters and the holder. Returns the time until the server has no data of them.
     async fn disperse(mut self) -> Result<Duration> {
         let start = Instant::now();
         self.waiting.shutdown().await;

@@ -1,4 +1,4 @@
-//! Real connections that are cut, held up and lost, and servers that restart.
+//! Real connections that are cut, delayed and lost, and servers that restart.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(20);
 async fn proxied(server: &Server) -> Result<(Proxy, Client)> {
     let proxy = Proxy::in_front_of(server).await?;
     let client = lockkeeper::connect(proxy.url()).await?;
-    // The first round teaches the server the scripts.
+    // The first round loads the scripts on the server.
     Mutex::new(&client, "first")
         .acquire()
         .await?
@@ -103,7 +103,7 @@ async fn a_message_missed_while_disconnected_is_made_up_for_by_a_look() -> Resul
     while listeners().await? != 1 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Nobody hears the release: every connection of the waiter is down.
+    // No waiter hears the release: every connection of its client is down.
     proxy.refuse(true);
     proxy.reset_all();
     while listeners().await? != 0 {
@@ -133,7 +133,7 @@ async fn a_restarted_server_loses_no_waiter() -> Result<()> {
     tokio::task::yield_now().await;
     server.kill()?;
     server.restart().await?;
-    // The server forgot the holder; the waiters look after the reconnection and are served one after the other.
+    // The server has forgotten the holder. The waiters poll after the reconnection and are served one after the other.
     while let Some(waiter) = timeout(SOON, waiters.join_next()).await? {
         waiter??;
     }
@@ -142,7 +142,7 @@ async fn a_restarted_server_loses_no_waiter() -> Result<()> {
     Ok(())
 }
 
-/// Tasks that wait and tasks that hold, a hundred of each, while the server dies and comes back without memory.
+/// A hundred waiting and a hundred holding tasks, while the server dies and comes back without its data.
 #[tokio::test]
 async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Result<()> {
     let mut server = Server::start().await?;
@@ -174,7 +174,7 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
         ensure!(timeout(SOON, holder.lost()).await?.reason == lockkeeper::LossReason::Gone);
     }
     drop(holders);
-    // Nobody waits any more: what is left is the channel on which the client is told of its leases.
+    // No task waits any more; only the channel about the client's leases remains.
     let others = async || {
         let channels = server.command(&["PUBSUB", "CHANNELS"]).await?;
         let mut channels = channels.into_texts()?;
@@ -202,7 +202,7 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
     .await
     .with_context(|| format!("{} tasks are left of {before}", tasks()))?;
     let mut keys = server.keys().await?;
-    // A release whose acquire got no answer in time makes a tombstone, which ends by itself.
+    // A release whose acquire got no reply in time creates a tombstone, which expires by itself.
     let ours = ["fence", "client", "gone"].map(|part| format!("lockkeeper.{part}:"));
     keys.retain(|key| !ours.iter().any(|part| key.starts_with(part)));
     ensure!(keys.is_empty(), "{keys:?}");
@@ -225,7 +225,7 @@ async fn closing_with_a_silent_server_takes_no_longer_than_the_release_timeout()
     Ok(())
 }
 
-/// Lets the server try to save until it says how that went.
+/// Makes the server save until it reports the outcome.
 async fn saved(server: &Server) -> Result<bool> {
     server.command(&["BGSAVE"]).await?;
     loop {
@@ -250,7 +250,7 @@ async fn a_server_that_cannot_save_for_a_while_keeps_leases_and_lets_go_when_it_
     server
         .command(&["CONFIG", "SET", "save", "3600 1000"])
         .await?;
-    // A folder where the file should be.
+    // A directory in place of the file makes saving fail.
     let in_the_way = server.file("dump.rdb");
     std::fs::create_dir(&in_the_way)?;
     ensure!(!saved(&server).await?);

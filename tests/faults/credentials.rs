@@ -1,4 +1,4 @@
-//! Passwords that change while locks are held and waited for.
+//! Passwords that change while clients hold locks and wait for them.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Renewed every second, and over twice while the test looks.
+/// Renewed every second, and more than twice while the test watches.
 const TTL: Duration = Duration::from_secs(3);
 const HELD: usize = 100;
 
-/// For everything that comes after a change.
+/// The time for everything that follows a change.
 const SOON: Duration = Duration::from_secs(20);
 
-/// By each of the client libraries.
+/// Both client libraries.
 const TRANSPORTS: [Transport; 2] = [Transport::RedisRs, Transport::Fred];
 
 async fn start() -> Result<Server> {
@@ -41,7 +41,7 @@ async fn hold(client: &Client) -> Result<Vec<MutexGuard>> {
     Ok(guards)
 }
 
-/// Waits until each lease has been renewed so often that it would be over without, and fails if one was lost.
+/// Waits until each lease has been renewed beyond its original end. Fails if one was lost.
 async fn outlive_their_ttl(guards: &[MutexGuard]) -> Result<()> {
     let since = Instant::now();
     let lived = async {
@@ -61,17 +61,17 @@ async fn outlive_their_ttl(guards: &[MutexGuard]) -> Result<()> {
     timeout(SOON, lived).await?
 }
 
-/// Changes the password, and cuts off whoever is logged in by the old one.
+/// Changes the password and disconnects all clients that logged in with the old one.
 async fn rotate(server: &Server, tell: impl FnOnce() -> Result<()>) -> Result<()> {
     let change = ["ACL", "SETUSER", "app", "resetpass", ">new"];
     server.command(&change).await?;
     let killed = server.command(&["CLIENT", "KILL", "USER", "app"]).await?;
     ensure!(killed.into_integer()? >= 4, "nobody was cut off");
-    // Only now: the first attempts to connect again are refused.
+    // Only now, so that the first attempts to reconnect are refused.
     tell()
 }
 
-/// 100 are held, one is waited for, and others come and go all the time, by `holder` and `other`.
+/// `holder` holds 100 leases; `other` waits for one of them; short locks come and go all the time.
 async fn lose_no_lease(
     server: &Server,
     holder: RedisStore,
@@ -92,7 +92,7 @@ async fn lose_no_lease(
         );
         load.spawn(async move {
             loop {
-                // One that is under way when its connection is cut may fail.
+                // A request in progress may fail when its connection is cut.
                 if let Ok(guard) = lock.acquire().await
                     && guard.release().await.is_ok()
                 {
@@ -171,7 +171,7 @@ async fn a_password_that_changes_in_its_file_loses_no_lease() -> Result<()> {
     Ok(())
 }
 
-/// As with tokens of IAM: each is taken for a second, and one that is over is worth nothing.
+/// Like IAM tokens: each is valid for a second, and worthless afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn passwords_of_a_second_keep_leases_of_any_length() -> Result<()> {
     for transport in TRANSPORTS {
@@ -182,14 +182,14 @@ async fn passwords_of_a_second_keep_leases_of_any_length() -> Result<()> {
             .credentials(move || {
                 let (number, vault) = (number.fetch_add(1, Ordering::Relaxed), Arc::clone(&vault));
                 async move {
-                    // Users, for a server asks for the password only when somebody logs in.
+                    // New users, because a server checks the password only at login.
                     let user = format!("app{number}");
                     let rights = ["on", ">pw", "~*", "&*", "+@all"];
                     let add = [&["ACL", "SETUSER", user.as_str()], &rights[..]].concat();
                     vault.command(&add).await?;
                     tokio::spawn(async move {
                         sleep(Duration::from_secs(1)).await;
-                        // Cuts off whoever is still logged in as that. An error is one of a server that has gone.
+                        // Disconnects clients that are still logged in as this user. It fails if the server is gone.
                         drop(vault.command(&["ACL", "DELUSER", &user]).await);
                     });
                     let expires_in = Duration::from_millis(900);

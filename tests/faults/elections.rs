@@ -1,4 +1,4 @@
-//! Elections between processes on a real server, whose leaders are killed, stopped, cut off and told to resign.
+//! Elections between processes on a real server. Leaders are killed, stopped, cut off and told to resign.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -17,13 +17,13 @@ use tokio::time::timeout;
 
 use super::processes::Holder;
 
-/// Of leaders and of candidates.
+/// The ttl of leaders and of candidates.
 const TTL: Duration = Duration::from_millis(600);
 
-/// How often a candidate looks.
+/// The time between heartbeats of a candidate.
 const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// By how much a machine that does other things too may be late.
+/// How late a machine with other work may be.
 const LATE: Duration = Duration::from_secs(2);
 
 const SOON: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ enum End {
 
 const ENDS: [End; 4] = [End::Resigned, End::Killed, End::Stopped, End::CutOff];
 
-/// A process that campaigns again and again, by a connection of its own.
+/// A process that campaigns again and again, over a connection of its own.
 struct Host {
     holder: Holder,
     proxy: Proxy,
@@ -53,7 +53,7 @@ impl Host {
         Ok(Self { holder, proxy })
     }
 
-    /// Lets its term end. What one that is killed has said before, whose place another takes.
+    /// Ends its term. A killed process is replaced by another one; returns what it had printed.
     async fn ends(&mut self, how: End, server: &Server) -> Result<Vec<String>> {
         match how {
             End::Resigned => self.holder.send("resign").await?,
@@ -70,7 +70,7 @@ impl Host {
         Ok(Vec::new())
     }
 
-    /// It goes on, as somebody else leads.
+    /// Resumes a stopped or cut-off process once another one leads.
     fn goes_on(&self, from: End) -> Result<()> {
         match from {
             End::Stopped => self.holder.signal("-CONT")?,
@@ -84,7 +84,7 @@ impl Host {
     }
 }
 
-/// What any of them says next, and its number.
+/// The next line that any of the processes prints, and the number of the process.
 async fn next(hosts: &mut [Host]) -> Result<(usize, String)> {
     let lines = hosts.iter_mut().map(|host| Box::pin(host.holder.line()));
     let mut lines: Vec<_> = lines.collect();
@@ -116,7 +116,7 @@ async fn observe(client: Client, seen: Arc<Mutex<BTreeSet<FencingToken>>>) -> Re
     bail!("the stream ended")
 }
 
-/// Lets so many terms end, each way in turn; for how long nobody led then.
+/// Ends this many terms, in each way in turn. Returns how long there was no leader each time.
 async fn reign(
     server: &Server,
     terms: usize,
@@ -157,7 +157,7 @@ async fn reign(
     Ok(gaps)
 }
 
-/// At every moment at most one is the leader, and observers never go back, one of whom loses its connection now and then.
+/// At most one process leads at any moment, and observers never go back; one of them loses its connection now and then.
 async fn terms_of_processes(terms: usize) -> Result<()> {
     let server = Server::start().await?;
     let cuts = Proxy::in_front_of(&server).await?;
@@ -174,7 +174,7 @@ async fn terms_of_processes(terms: usize) -> Result<()> {
     };
     for seen in all_seen {
         let seen = seen.lock().len();
-        // Of two that follow one another at once it may see the second only.
+        // Of two terms in quick succession, it may see only the second.
         ensure!(seen > terms / 2, "an observer has seen {seen} terms");
     }
     for (how, mut gaps) in gaps {

@@ -1,5 +1,5 @@
-//! Answers and messages that no server of ours gives: whatever stands in them, nothing panics, nothing hangs, and errors are
-//! errors.
+//! Replies and messages that a correct server never sends: whatever they contain, nothing panics or hangs, and errors are
+//! reported as errors.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,18 +21,18 @@ use parking_lot::Mutex as Guarded;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-/// Every run has a seed of its own, this one plus its number.
+/// The base seed; every run adds its number.
 const SEED: u64 = 0x6A2B;
 const RUNS: u64 = 1_000;
 const TTL: Duration = Duration::from_secs(2);
-/// For all that a run does, in virtual time: every wait in it is bounded by seconds.
+/// The time for a whole run, in virtual time: every wait in it is bounded by seconds.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// A server that answers as it likes, with the number of the request as a rule, and says what it likes on every channel.
+/// A server that replies with anything, usually with the right request number, and publishes anything on every channel.
 struct Babbler {
     random: Guarded<Rng>,
     clock: Arc<TokioClock>,
-    /// Those that were subscribed to.
+    /// The channels that were subscribed to.
     channels: Guarded<Vec<String>>,
     events: Guarded<Option<mpsc::UnboundedReceiver<Event>>>,
     says: mpsc::UnboundedSender<Event>,
@@ -71,7 +71,7 @@ impl Babbler {
             1 => Event::Disconnected,
             _ => Event::message(channel, message(random, claim)),
         });
-        // Nobody listens any more when the client is closed.
+        // The receiver is gone when the client is closed.
         let _ = self.says.send(event);
     }
 }
@@ -79,7 +79,7 @@ impl Babbler {
 #[async_trait]
 impl Store for Babbler {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
-        // Never at once, or a question that is asked again at once would keep the time from going on.
+        // Never at once, or an immediate retry would keep virtual time from advancing.
         sleep(Duration::from_millis(
             self.draw(|random| random.u64(1..400)),
         ))
@@ -125,7 +125,7 @@ impl Store for Babbler {
     async fn close(&self) {}
 }
 
-/// The number of the request, mostly; a status, mostly one that the script may answer; and anything.
+/// A reply: usually with the request number and a status that the script may return, followed by anything.
 fn answer(random: &mut Rng, call: &Call, claim: &str) -> Vec<Value> {
     let number = match random.u8(0..30) {
         0 => number(random).to_string(),
@@ -227,7 +227,7 @@ fn message(random: &mut Rng, claim: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The threads that have panicked, also in a task whose end nobody looks at.
+/// The threads that have panicked, including panics of tasks that are never joined.
 static PANICKED: LazyLock<Guarded<HashSet<ThreadId>>> = LazyLock::new(Guarded::default);
 
 fn watch_for_panics() {
@@ -248,7 +248,7 @@ fn has_panicked() -> bool {
     panicked.contains(&std::thread::current().id())
 }
 
-/// Runs all of it for one seed after the other, on one thread with a clock of its own.
+/// Runs one seed after the other on one thread with its own clock.
 fn babble<F: Future<Output = Result<()>>>(run: impl Fn(u64) -> F) -> Result<()> {
     watch_for_panics();
     for seed in SEED..SEED + RUNS {
@@ -269,7 +269,7 @@ fn client(seed: u64) -> Result<Client> {
     Ok(settings.build(Babbler::new(seed))?)
 }
 
-/// Errors are to be expected, and so are grants.
+/// Both errors and grants are acceptable.
 async fn use_it<S: Subject>(seed: u64) -> Result<()> {
     let client = client(seed)?;
     let lock = S::new(&client, "name");

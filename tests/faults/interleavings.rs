@@ -1,5 +1,5 @@
-//! The orders of events that broke earlier drafts, each a test by its name. On the embedded engine with paused time and
-//! a store whose every fault is planned, so each happens exactly so, and at once. Each is run for every kind.
+//! Orders of events that broke earlier drafts; each test is named after its order. They run for every kind, on the embedded
+//! engine with paused time and a store whose faults are planned, so each order happens exactly, and at once.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ macro_rules! interleavings {
     };
 }
 
-// Where there is a queue nobody polls: every waiter stands in the queue by itself.
+// Kinds with a queue have no pollers: every waiter has its own place in the queue.
 interleavings!(@kind mutex_poller, Mutex, a_woken_poller_whose_attempt_errs_hands_the_wake_on);
 interleavings!(@kind reentrant_poller, ReentrantLock, a_woken_poller_whose_attempt_errs_hands_the_wake_on);
 
@@ -73,7 +73,7 @@ async fn pttl(server: &MemoryStore) -> Duration {
 async fn an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
-    // The very first call teaches the server the script; only then can a reply be lost.
+    // The first call loads the script on the server; only after that can a reply be lost.
     let first = S::new(&client, "other").acquire().await.unwrap();
     Guard::release(first).await.unwrap();
     let before = store.sent(&lock::ACQUIRE);
@@ -131,7 +131,7 @@ async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject
     store.plan(&lock::ACQUIRE, Fate::Keep);
     let guard = lock.acquire().await.unwrap();
     Guard::release(guard).await.unwrap();
-    // The kept copy arrives by another connection, after the release was answered.
+    // The delayed copy arrives over another connection, after the release was answered.
     let late = store.deliver(&server).await.remove(0).unwrap();
     assert_eq!(late.status(), Status::Gone);
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
@@ -140,7 +140,7 @@ async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject
 async fn noscript_never_sends_an_acquire_behind_its_leave<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
-    // The server's NOSCRIPT is on its way when the caller gives up.
+    // The server's NOSCRIPT is in flight when the caller gives up.
     store.plan(&lock::ACQUIRE, Fate::LoseRequest);
     let lock = S::new(&client, "name");
     let acquiring = tokio::spawn(async move { lock.acquire().await });
@@ -168,7 +168,7 @@ async fn a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again
     let (client, store) = faulty(&server, TTL).unwrap();
     let guard = S::new(&client, "name").acquire().await.unwrap();
     store.plan(&lock::RENEW, Fate::LoseRequest);
-    // Sent at ttl/3 = 2.0 s, given up at ttl/6 later, repeated at once.
+    // Sent at ttl/3 = 2.0 s, given up ttl/6 later, repeated at once.
     tokio::time::sleep(Duration::from_millis(2_900)).await;
     assert_eq!(
         guard.state(),
@@ -257,7 +257,7 @@ async fn a_woken_poller_whose_attempt_errs_hands_the_wake_on<S: Subject>() {
         let lock = lock.clone();
         async move { lock.acquire().await }
     });
-    // By its first try and by the one after it has subscribed, both busy.
+    // Its first attempt and the one after its subscription, both busy.
     let before = store.sent(&lock::ACQUIRE);
     store.wait_sent(&lock::ACQUIRE, before + 2).await;
     let second = tokio::spawn(async move { lock.acquire().wait_for(Duration::from_secs(1)).await });
@@ -334,7 +334,7 @@ async fn an_unreachable_server_is_told_after_one_ttl_and_to_who_tries_at_once<S:
 }
 
 async fn one_foreign_key_in_a_batch_is_lost_alone<S: Subject>() {
-    // A type that no kind uses there, and another library's value.
+    // A type that no kind uses there, and a value of another library.
     for foreign in [
         &["HSET", MAIN, "field", "value"][..],
         &["SET", MAIN, "value"],
@@ -350,7 +350,7 @@ async fn is_lost_alone_to<S: Subject>(foreign: &[&str]) {
         S::new(&client, "name").acquire().await.unwrap(),
         S::new(&client, "other").acquire().await.unwrap(),
     );
-    // Once the client hears what it is told, and has asked whether it holds.
+    // Once the client is subscribed, and has asked whether it holds.
     tokio::time::sleep(Duration::from_millis(1)).await;
     server.command(&["DEL", MAIN]).await.unwrap();
     server.command(foreign).await.unwrap();

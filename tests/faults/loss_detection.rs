@@ -1,4 +1,4 @@
-//! The holder knows: whatever happens to the server, belief ends in time and with the right reason.
+//! The holder knows: whatever happens to the server, validity ends in time and with the right reason.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ async fn held(server: &Server) -> Result<MutexGuard> {
     Ok(Mutex::new(&client, "name").acquire().ttl(TTL).await?)
 }
 
-/// Waits for the loss and returns how late it came after the deadline, which no renewal moves any more.
+/// Waits for the loss. Returns how late it came after the deadline, which renewals no longer move.
 async fn lateness(guard: &MutexGuard) -> Result<Duration> {
-    // A renewal that was on its way may still be answered; after a request timeout the deadline stands.
+    // A renewal in flight may still be answered; after a request timeout the deadline is final.
     let mut deadline = Instant::now() + guard.remaining();
     let mut lost = guard.lost();
     let reason = loop {
@@ -38,7 +38,7 @@ async fn lateness(guard: &MutexGuard) -> Result<Duration> {
     Ok(late)
 }
 
-/// The best of five: a machine that is busy with other tests can be late, a wrong design always is.
+/// The best of five attempts: a busy machine can be late, but a wrong design always is.
 async fn least_lateness(meddle: impl Fn(&mut Server) -> Result<()>) -> Result<Duration> {
     let mut least = Duration::MAX;
     for _ in 0..5 {
@@ -74,7 +74,7 @@ async fn a_killed_server_is_noticed_within_two_milliseconds_of_the_deadline() ->
 async fn the_state_is_right_even_if_no_task_could_run() -> Result<()> {
     let server = Server::start().await?;
     let guard = held(&server).await?;
-    // Blocks the only thread there is: no renewal, no timer.
+    // Blocks the only thread: no renewal and no timer runs.
     std::thread::sleep(TTL);
     ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
     ensure!(guard.remaining() == Duration::ZERO && guard.ensure_held().is_err());

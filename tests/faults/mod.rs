@@ -1,4 +1,4 @@
-//! What becomes of locks when connections, servers or processes fail.
+//! Locks when connections, servers or processes fail.
 
 mod connection_cuts;
 mod connections;
@@ -9,7 +9,7 @@ mod multi;
 pub(crate) mod processes;
 mod renewals;
 
-// Their helpers unwrap, which the lints allow in what is compiled for tests alone.
+// Their helpers unwrap, which the lints allow only in code that is compiled for tests.
 #[cfg(test)]
 mod garbage;
 #[cfg(test)]

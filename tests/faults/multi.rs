@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(30);
 const NORTH: &str = "lockkeeper:in the north";
 const SOUTH: &str = "lockkeeper:in the south";
 
-/// Two servers, a client of each, and a lock over a mutex and a fair lock of the north and a mutex of the south.
+/// Two servers, a client for each, and a lock over a mutex and a fair lock on the north and a mutex on the south.
 struct Two {
     north: Server,
     south: Server,
@@ -52,7 +52,7 @@ impl Two {
         Ok(timeout(SOON, self.lock.acquire().into_future()).await??)
     }
 
-    /// The north is free, long before a lease would have ended there by itself.
+    /// The north is free long before a lease would have ended there by itself.
     async fn north_is_free(&self) -> Result<()> {
         for key in [NORTH, "lockkeeper:queue"] {
             timeout(TTL / 2, self.north.vanished(key)).await??;
@@ -60,7 +60,7 @@ impl Two {
         Ok(())
     }
 
-    /// One ttl after the south answers again nothing is left there.
+    /// Nothing remains on the south one ttl after it answers again.
     async fn south_is_free(&self) -> Result<()> {
         timeout(TTL * 2, self.south.vanished(SOUTH)).await?
     }
@@ -96,7 +96,7 @@ async fn a_server_killed_in_the_middle_of_an_acquire_fails_it_and_the_others_are
     let mut it = Two::start().await?;
     let _busy = Mutex::new(&it.clients[1], "in the south").acquire().await?;
     let waiting = tokio::spawn(it.lock.acquire().into_future());
-    // All of the north is held while the south is waited for.
+    // All of the north is held while the lock waits for the south.
     let held = async {
         while it
             .north
@@ -143,7 +143,7 @@ async fn a_server_killed_during_a_hold_ends_the_whole_and_the_others_go_with_the
 async fn a_server_frozen_over_its_renewals_ends_the_whole_by_its_deadline() -> Result<()> {
     let it = Two::start().await?;
     let guard = it.acquire().await?;
-    // Past a renewal or two, so that it is in the middle of them.
+    // After a renewal or two, so that the guard is in the middle of renewing.
     guard.run(tokio::time::sleep(TTL)).await?;
     it.south.freeze()?;
     let frozen = Instant::now();

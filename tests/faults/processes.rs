@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A running `holder`; it dies with the test.
+/// A running `holder` process, which ends with the test.
 pub(crate) struct Holder {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -38,19 +38,19 @@ impl Holder {
             .context("the holder ended")
     }
 
-    /// Tells it this line.
+    /// Sends it this line.
     pub(crate) async fn send(&mut self, line: &str) -> Result<()> {
         let input = self.child.stdin.as_mut().context("it has no input")?;
         Ok(input.write_all(format!("{line}\n").as_bytes()).await?)
     }
 
-    /// Tells it this line, and returns what it says then.
+    /// Sends it this line and returns its next line.
     pub(crate) async fn tell(&mut self, line: &str) -> Result<String> {
         self.send(line).await?;
         self.line().await
     }
 
-    /// Everything else that it says until it has ended well.
+    /// Everything else that it prints until it ends successfully.
     pub(crate) async fn rest(&mut self) -> Result<Vec<String>> {
         let limit = LIMIT + lockkeeper_testkit::recorded::duration();
         let mut lines = Vec::new();
@@ -65,7 +65,7 @@ impl Holder {
         Ok(self.child.kill().await?)
     }
 
-    /// Kills it, and returns what it had said before.
+    /// Kills it and returns what it had printed before.
     pub(crate) async fn last_words(mut self) -> Result<Vec<String>> {
         self.kill().await?;
         let mut lines = Vec::new();
@@ -115,7 +115,7 @@ async fn a_holder_killed_on_the_spot_lets_the_next_in_when_its_lease_ends() -> R
     let killed = Instant::now();
     let guard = lock.acquire().wait_for(LIMIT).await?;
     ensure!(guard.fencing_token().get() > held);
-    // The lease had at most its ttl to go; the rest is the jitter of the look (at most 50 ms) and this machine.
+    // The lease had at most its ttl left; the rest is the jitter of the poll (at most 50 ms) and this machine.
     ensure!(
         killed.elapsed() < Duration::from_millis(2_000),
         "{:?}",
@@ -183,7 +183,7 @@ async fn two_hundred_waiters_of_four_processes_are_served_in_the_order_of_asking
             let line = holder.line().await?;
             let token = line.strip_prefix(&format!("served {place} "));
             let token: u64 = token.with_context(|| line.clone())?.parse()?;
-            // Tokens tell the order between processes.
+            // The tokens give the order between processes.
             ensure!(token > last, "{line} after {last}");
             last = token;
         }
@@ -206,7 +206,7 @@ async fn fifty_waiters_killed_on_the_spot_delay_the_next_by_one_waiter_ttl_and_a
     let released = Instant::now();
     guard.release().await?;
     ensure!(next.line().await?.starts_with("served 0 "));
-    // One waiter ttl and one heartbeat, and what this machine takes.
+    // One waiter ttl and one heartbeat, plus the delays of this machine.
     ensure!(
         released.elapsed() < Duration::from_millis(1_334 + 500),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Many leases of one client: renewed in batches, each for itself.
+//! Many leases of one client: renewed in batches, with an outcome for each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn ten_thousand_leases_of_one_client_are_alive_after_three_ttls_but_for_on
     let mut guards = Vec::with_capacity(LEASES);
     for number in 0..LEASES {
         let lock = Mutex::new(&client, &format!("name {number}"));
-        // A machine that is busy with other things may not answer for a ttl.
+        // A machine that is busy with other work may not answer for a ttl.
         guards.push(lock.acquire().wait_for(TTL * 20).await?);
     }
     server.command(&["DEL", "lockkeeper:name 77"]).await?;
@@ -45,8 +45,8 @@ async fn ten_thousand_leases_of_one_client_are_alive_after_three_ttls_but_for_on
         .collect();
     ensure!(lost.len() == 1 && lost[0].name() == "name 77", "{lost:?}");
     ensure!(lost[0].state() == LeaseState::Lost(LossReason::Gone));
-    // A machine that is busy with other things renews less often than nine times, which the next test counts: three times is
-    // what keeps a lease alive for so long.
+    // A busy machine renews less often than nine times, which the next test counts; three times is the least that keeps a
+    // lease alive for this long.
     let scripts = server.commandstats("evalsha").await?;
     ensure!(
         (300..=1_400).contains(&scripts),
@@ -67,7 +67,7 @@ async fn a_thousand_leases_are_renewed_nine_times_in_three_ttls_a_hundred_at_a_t
     }
     tokio::time::sleep(TTL * 3).await;
     ensure!(guards.iter().all(|guard| guard.state() == LeaseState::Held));
-    // Nine periods of a third of a ttl, each in batches of a hundred; a tenth more for phases that begin anew.
+    // Nine periods of a third of a ttl, each in batches of a hundred; a tenth more because some phases start anew.
     let scripts = store.sent(&lock::RENEW);
     ensure!((90..=140).contains(&scripts), "{scripts} scripts");
     Ok(())
@@ -85,7 +85,7 @@ async fn a_batch_that_is_refused_as_a_whole_is_halved_until_every_lease_is_renew
                 .await?,
         );
     }
-    // Taught by a first round of renewals; then the whole and its first half are refused.
+    // A first round of renewals has loaded the script. Then the whole batch and its first half are refused.
     tokio::time::sleep(TTL / 2).await;
     let before = store.sent(&lock::RENEW);
     store.plan(&lock::RENEW, Fate::Refuse("TRYAGAIN several keys"));
@@ -112,14 +112,14 @@ async fn a_batch_without_answer_makes_its_leases_uncertain_and_loses_none() -> R
                 .await?,
         );
     }
-    // The script is taught by a first round. Of the next the first batch has no answer, nor has its second attempt,
-    // which goes out at once.
+    // A first round has loaded the script. In the next round the first batch gets no reply, and neither does its second
+    // attempt, which is sent at once.
     tokio::time::sleep(TTL / 2).await;
     for fate in [Fate::LoseReply, Fate::Pass, Fate::LoseReply] {
         store.plan(&lock::RENEW, fate);
     }
     let count = |state| guards.iter().filter(|guard| guard.state() == state).count();
-    // It goes out within a period and is waited for; the other 50 leases know nothing of it.
+    // The batch is sent within a period and waited for; the other 50 leases are not affected.
     let begun = Instant::now();
     while count(LeaseState::Uncertain) == 0 {
         ensure!(begun.elapsed() < TTL, "never uncertain");
@@ -182,7 +182,7 @@ async fn renewals_of_one_group_fail_alone_and_no_batch_mixes_groups() -> Result<
     Ok(())
 }
 
-/// More of its leases than may be renewed at once.
+/// It has more leases than may be renewed at once.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_with_thousands_of_leases_delays_no_renewal_on_another() -> Result<()> {
     let server = MemoryStore::new();
@@ -245,7 +245,7 @@ async fn a_release_and_a_wait_outlast_a_server_that_cannot_save_for_a_while() ->
     Ok(())
 }
 
-/// A batch is made when it is due, and may be sent later: here 32 others to the same server are on their way.
+/// A batch is built when it is due, and may be sent later: here 32 other batches to the same server are in flight.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_heartbeat()
 -> Result<()> {
@@ -253,18 +253,18 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
     let millis = Duration::from_millis;
     let server = MemoryStore::new();
     let store = FaultyStore::new(Arc::new(server.sibling()));
-    // Of mutexes without a queue, whose timeouts are those of their leases alone.
+    // Mutexes without a queue, whose timeouts depend on their leases alone.
     let settings = polling().ttl(HEARTBEAT * 3).waiter_ttl(HEARTBEAT * 3);
     let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
     let other = server.client(polling().ttl(TTL)).await?;
-    // For so long that the first in the queue has no other reason to ask.
+    // So long that the first waiter in the queue has no other reason to ask.
     let held = FairLock::new(&other, "queue").acquire().ttl(TTL * 10);
     let _held = held.await?;
-    // The server knows the script for renewals.
+    // Loads the renewal script on the server.
     let taught = Mutex::new(&other, "taught").acquire().await?;
     tokio::time::sleep(TTL / 2).await;
     taught.release().await?;
-    // Leases of as many timeouts, each a batch of its own, whose renewals take long.
+    // Leases with different timeouts, each a batch of its own, with slow renewals.
     let mut guards = Vec::new();
     for number in 0..32 {
         let lock = Mutex::new(&client, &format!("name {number}"));

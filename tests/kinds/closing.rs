@@ -1,4 +1,4 @@
-//! Closing: what is under way is waited for, what is given up is counted, nothing goes on afterwards.
+//! Closing a client: requests in progress finish, what is given up is counted, and nothing continues afterwards.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -200,8 +200,7 @@ async fn a_store_serves_one_client() {
     assert!(matches!(second, Err(Error::Config { .. })), "{second:?}");
 }
 
-/// The tasks of the client live on a runtime that is there and that nobody drives, as in a test harness or behind a foreign
-/// interface.
+/// The client's tasks belong to a runtime that exists but is not driven, as in a test harness or behind a foreign interface.
 #[test]
 fn closing_does_not_wait_for_a_runtime_that_nobody_drives() {
     let runtime = || {

@@ -1,4 +1,4 @@
-//! Claims of one client hand a mutex over among themselves: what that costs, and what may go wrong on the way.
+//! Claims of one client hand a mutex over among themselves: the cost, and the possible failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,19 +15,19 @@ use crate::support::faulty;
 
 const TTL: Duration = Duration::from_secs(6);
 
-/// Longer than any request on the way and shorter than any wait.
+/// Longer than any request takes, and shorter than any wait.
 const MOMENT: Duration = Duration::from_millis(20);
 
 fn another(server: &MemoryStore) -> Client {
     faulty(server, TTL).unwrap().0
 }
 
-/// How often this script was sent, but for those requests that the server did not know it by.
+/// How often this script was sent, without the requests that the server did not know it by.
 fn asked(store: &FaultyStore, script: &Script) -> usize {
     store.sent(script) - store.sent_by_source(script)
 }
 
-/// Lets the server know the scripts.
+/// Makes the server load the scripts.
 async fn teach(client: &Client) {
     let lock = Mutex::new(client, "another");
     let (guard, waiting) = held_with_a_waiter(&lock).await;
@@ -35,7 +35,7 @@ async fn teach(client: &Client) {
     waiting.await.unwrap().release().await.unwrap();
 }
 
-/// A waiter that holds for a moment; its token.
+/// A waiter that holds for a moment and returns its token.
 fn waiter(lock: &Mutex) -> JoinHandle<FencingToken> {
     let lock = lock.clone();
     tokio::spawn(async move {
@@ -46,7 +46,7 @@ fn waiter(lock: &Mutex) -> JoinHandle<FencingToken> {
     })
 }
 
-/// Acquires, and lets one waiter of the same client stand in line.
+/// Acquires, and queues one waiter of the same client behind it.
 async fn held_with_a_waiter(lock: &Mutex) -> (MutexGuard, JoinHandle<MutexGuard>) {
     let guard = lock.acquire().await.unwrap();
     let lock = lock.clone();
@@ -267,7 +267,7 @@ async fn one_in_line_that_is_not_polled_delays_the_others_by_one_waiter_ttl() {
     behind.await.unwrap();
     let took = begun.elapsed();
     assert!(took <= Duration::from_secs(11), "{took:?}");
-    // It has lost its place, not its claim.
+    // It has lost its place, but not its claim.
     drop(tokio::time::timeout(TTL, idle).await.unwrap().unwrap());
 }
 

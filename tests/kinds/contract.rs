@@ -1,4 +1,4 @@
-//! The conformance suite: what every store and every kind must do, on every site.
+//! The conformance suite: runs for every store and every kind on every site.
 
 use lockkeeper::Redlock;
 use lockkeeper_memory::MemoryStore;

@@ -1,4 +1,4 @@
-//! A guard of a read-write lock changes its mode: what others see of it, and what of it gets lost.
+//! A guard of a read-write lock changes its mode: what others see of it, and what happens when requests or replies are lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +107,7 @@ async fn readers_that_are_not_alone_stay_readers_and_are_renewed_on() -> Result<
     let watched = (*one).clone();
     let one = reads_on(one.try_upgrade().await?)?;
     let other = reads_on(other.try_upgrade().await?)?;
-    // Another guard of the same owner is another reader too.
+    // Another guard of the same owner counts as another reader.
     let again = one.reenter().await?;
     drop(other);
     let one = reads_on(one.try_upgrade().await?)?;
@@ -147,7 +147,7 @@ async fn whoever_was_lost_changes_nothing() -> Result<()> {
     writing.lost().await;
     let refused = writing.downgrade().await;
     ensure!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
-    // Lost on the server alone.
+    // The claim is lost only on the server.
     let writing = lock.write().await?;
     store.command(&["DEL", "lockkeeper:name"]).await?;
     let refused = writing.downgrade().await;
@@ -193,8 +193,8 @@ async fn a_conversion_without_an_answer_is_repeated_and_has_the_effect_of_one() 
     Ok(())
 }
 
-/// The first request is late or its answer lost, the second one is refused. Were the reader to go on, the first could yet make
-/// it a writer when the others have left, and the leave of that writer would let the next one in beside it.
+/// The first request is late or its reply is lost, and the second one is refused. If the reader continued, the first request
+/// could still make it a writer after the others have released, and that writer's release would let the next one in beside it.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_is_refused_after_a_request_without_an_answer_lets_go() -> Result<()> {
     for fate in [Fate::LoseReply, Fate::LoseRequest, Fate::Keep] {
@@ -214,7 +214,7 @@ async fn an_upgrade_that_is_refused_after_a_request_without_an_answer_lets_go() 
         other.release().await?;
         let late = server.store().await?;
         store.deliver(&*late).await;
-        // The leaves are on their way.
+        // The releases are on their way.
         drop(timeout(AT_ONCE, lock.write().into_future()).await??);
     }
     Ok(())
@@ -234,7 +234,8 @@ async fn an_upgrade_that_is_refused_after_a_request_that_was_not_sent_reads_on()
     Ok(())
 }
 
-/// The named one: a downgrade is late, its repeat is answered, the reader becomes a writer, and then the first arrives.
+/// The sequence in the test's name: a downgrade is late, its repeat is answered, the reader becomes a writer, and then the
+/// first request arrives.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_that_arrives_after_the_upgrade_that_followed_it_changes_nothing() -> Result<()>
 {
@@ -262,7 +263,7 @@ async fn a_conversion_that_arrives_after_both_claims_were_given_up_creates_nothi
         let (client, store) = faulty(&server, TTL)?;
         let lock = RwLock::new(&client, "name");
         store.plan(&lock::CONVERT, Fate::Keep);
-        // Given up while the first request is on its way.
+        // Given up while the first request is in flight.
         if upgrades {
             let swapping = lock.read().await?.try_upgrade();
             ensure!(timeout(AT_ONCE, swapping).await.is_err());
@@ -293,7 +294,7 @@ async fn a_server_that_says_nothing_to_a_conversion_is_given_up_and_nothing_stay
     ensure!(lease.state() == LeaseState::Released);
     let stranger = RwLock::new(&self::client(&server, TTL).await?, "name");
     ensure!(stranger.try_read().await?.is_none());
-    // The lease of whom nobody renews.
+    // The lease that is not renewed.
     sleep(TTL).await;
     ensure!(stranger.write().wait_for(TTL).await.is_ok());
     Ok(())

@@ -1,4 +1,4 @@
-//! Elections: one leader at a time, who is known by its value, and observers who never go back.
+//! Elections: one leader at a time with its value, and observers that never go back.
 
 mod faults;
 
@@ -35,7 +35,7 @@ async fn election(site: &impl Site, value: &str) -> Result<Election> {
     Ok(Election::new(&client(site, TTL).await?, "name").value(value))
 }
 
-/// Stands as a candidate, as number `place` of those who wait.
+/// Stands as a candidate at this place among the waiters.
 async fn stand(
     election: &Election,
     place: usize,
@@ -51,13 +51,13 @@ async fn stand(
     Ok(campaign)
 }
 
-/// The next that the stream says, within the time for messages.
+/// The next item of the stream, within the time that messages take.
 async fn next(leaders: &mut Leaders) -> Result<Option<Leader>> {
     let next = timeout(SOON, leaders.next()).await?;
     Ok(next.context("the stream ended")??)
 }
 
-/// The next leader that is known by something.
+/// The next leader with a value.
 async fn next_known(leaders: &mut Leaders) -> Result<Leader> {
     loop {
         if let Some(leader) = next(leaders).await?.filter(|it| it.since.is_some()) {
@@ -66,7 +66,7 @@ async fn next_known(leaders: &mut Leaders) -> Result<Leader> {
     }
 }
 
-/// Counts those who work.
+/// Counts the tasks at work.
 struct AtWork(Arc<AtomicU32>);
 
 impl AtWork {
@@ -82,7 +82,7 @@ impl Drop for AtWork {
     }
 }
 
-/// Waits until the leader is known by this.
+/// Waits until the leader has this value.
 async fn known_by(election: &Election, value: &str) -> Result<Leader> {
     timeout(SOON, async {
         loop {
@@ -97,7 +97,7 @@ async fn known_by(election: &Election, value: &str) -> Result<Leader> {
     .await?
 }
 
-/// Three candidates lead one after the other, an observer sees them in order.
+/// Three candidates lead one after the other, and an observer sees them in order.
 async fn candidates_lead_in_the_order_of_asking(site: &impl Site) -> Result<()> {
     let mut leaders = election(site, "").await?.observe();
     ensure!(next(&mut leaders).await?.is_none(), "nobody leads");
@@ -154,7 +154,7 @@ async fn a_resignation_hands_over_by_one_message() -> Result<()> {
     leadership.resign().await?;
     let next = standby.await??;
     ensure!(next.is_leader() && began.elapsed() < Duration::from_millis(10));
-    // The name was inflated meanwhile, and nothing was asked in vain.
+    // The name was inflated in the meantime, so no thin release was sent in vain.
     ensure!(requests.sent(&lock::RELEASE_THIN) == 0);
     Ok(())
 }
@@ -241,7 +241,7 @@ async fn an_observer_learns_of_a_leader_that_is_lost_within_a_heartbeat() -> Res
     ensure!(lost.reason == LossReason::Expired, "{lost:?}");
     let ended = Instant::now();
     ensure!(next(&mut leaders).await?.is_none());
-    // Its lease ends on the server a margin after it has ended here.
+    // The lease ends on the server a margin after it ends here.
     let margin = TTL / 100 + Duration::from_millis(5);
     ensure!(
         ended.elapsed() <= margin + HEARTBEAT,
@@ -342,7 +342,7 @@ async fn a_leader_hands_over_to_the_candidate_that_it_chose() -> Result<()> {
     ensure!(matches!(done, HandOver::Done(_)), "{done:?}");
     let chosen = standbys.remove(2).await??;
     ensure!(chosen.is_leader() && Some(chosen.owner()) == candidates[2].owner);
-    // Those before it have kept their order, and it does not stand there any more.
+    // The candidates before it have kept their order, and the chosen one is no longer in the queue.
     let HandOver::Refused(chosen) = chosen.hand_over_to(&candidates[2]).await? else {
         anyhow::bail!("there is no such candidate");
     };
@@ -360,7 +360,7 @@ async fn a_leader_that_is_lost_hands_nothing_over() -> Result<()> {
     let leadership = election.campaign().await?;
     let _standby = stand(&election, 1).await?;
     let candidate = election.candidates().await?.remove(0);
-    // Somebody's hand; nobody is told.
+    // Removed by hand; no client is notified.
     let claim = election.leader().await?.context("it leads")?.claim;
     server.execute(&[
         "ZREM",
@@ -415,7 +415,7 @@ async fn run_leads_again_and_again_until_the_work_breaks() -> Result<()> {
     ensure!(terms.len() == 5 && terms.is_sorted() && terms.last() == Some(&last));
     rival.abort();
     ensure!(rival.await.is_err_and(|it| it.is_cancelled()));
-    // What was dropped has resigned.
+    // The dropped leadership has resigned.
     let leadership = timeout(SOON, one.campaign().into_future()).await??;
     ensure!(leadership.term() > last);
     Ok(())
@@ -445,7 +445,7 @@ async fn work_is_stopped_before_another_leads_and_begins_again_with_a_later_term
     requests.silence("name");
     let leadership = standby.await??;
     ensure!(working.load(Ordering::SeqCst) == 0, "two work");
-    // The network is well again; nothing contains this.
+    // The network works again: no key contains this text.
     requests.silence("nothing is called so");
     leadership.resign().await?;
     timeout(SOON, begun.notified()).await?;
@@ -519,7 +519,7 @@ async fn a_leader_of_several_is_known_too() -> Result<()> {
     Ok(())
 }
 
-/// Everything public of an election goes to other threads.
+/// All public types of an election can be sent to other threads.
 #[tokio::test]
 async fn an_election_can_be_run_and_observed_by_spawned_tasks() -> Result<()> {
     fn sent<T: Send + 'static>(value: T) -> T {

@@ -1,4 +1,4 @@
-//! The fair lock: the order of asking, hand-over by one message, and what keeps the queue moving when somebody dies.
+//! The fair lock: arrival order, hand-over by one message, and a queue that keeps moving when a client dies.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const HEARTBEAT: Duration = Duration::from_millis(3_334);
 const QUEUE: &str = "lockkeeper.queue:{lockkeeper:name}";
 const STATE: &str = "lockkeeper.state:{lockkeeper:name}";
 
-/// Waits until so many stand in the queue.
+/// Waits until this many claims are queued.
 async fn queued(lock: &FairLock, number: u64) -> Result<()> {
     timeout(SOON, async {
         while lock.queue_len().await? != number {
@@ -35,17 +35,17 @@ async fn queued(lock: &FairLock, number: u64) -> Result<()> {
     .await?
 }
 
-/// Who was served: the place in the line, the token, and when.
+/// A served waiter: its place in the queue, the token and the time.
 type Served = (u64, FencingToken, Instant);
 
-/// So many waiters queue up one after the other, by these locks in turn; each tells when it is served.
+/// Queues this many waiters one after the other, using these locks in turn; each reports when it is served.
 async fn line_up(locks: &[FairLock], number: u64) -> Result<mpsc::UnboundedReceiver<Served>> {
     let (sender, served) = mpsc::unbounded_channel();
     for (place, lock) in (0..number).zip(locks.iter().cycle()) {
         let (waiting, sender) = (lock.clone(), sender.clone());
         tokio::spawn(async move {
             let guard = waiting.acquire().await?;
-            // Nobody listens any more once the test has failed.
+            // The receiver is gone if the test has failed.
             let _ = sender.send((place, guard.fencing_token(), Instant::now()));
             guard.release().await
         });
@@ -54,8 +54,8 @@ async fn line_up(locks: &[FairLock], number: u64) -> Result<mpsc::UnboundedRecei
     Ok(served)
 }
 
-/// Lets `guard` go: the waiters of a line are served in the order in which they came, each with a larger token than the one
-/// before. Returns when it was let go, and when each was served.
+/// Releases `guard` and checks that the waiters are served in arrival order, each with a larger token than the one before.
+/// Returns the time of the release, and of each grant.
 async fn serves_in_order(
     guard: FairGuard,
     mut served: mpsc::UnboundedReceiver<Served>,
@@ -75,7 +75,7 @@ async fn serves_in_order(
     Ok(times)
 }
 
-/// So many waiters of four clients queue up one after the other, and are served in that order.
+/// Queues this many waiters of four clients one after the other, and checks that they are served in that order.
 async fn are_served_in_order(site: &impl Site, number: u64) -> Result<()> {
     let holder = FairLock::new(&client(site, TTL).await?, "name");
     let mut locks = Vec::new();
@@ -99,7 +99,7 @@ async fn two_hundred_waiters_are_served_in_the_order_of_asking_on_a_server() -> 
     are_served_in_order(&Server::start().await?, 200).await
 }
 
-/// One acquire and one leave for each holder, however many wait; heartbeats come only with time.
+/// One acquire and one release per holder, however many wait; heartbeats depend only on time.
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_waiters() -> Result<()>
 {
@@ -107,7 +107,7 @@ async fn a_hand_over_costs_one_acquire_and_one_leave_whatever_the_number_of_wait
         let server = MemoryStore::new();
         let (client, store) = faulty(&server, TTL)?;
         let lock = FairLock::new(&client, "name");
-        // Teaches the server the scripts.
+        // Loads the scripts on the server.
         let guard = lock.acquire().await?;
         let next = tokio::spawn(lock.acquire().into_future());
         queued(&lock, 1).await?;
@@ -207,7 +207,7 @@ async fn after_a_holder_that_died_the_next_is_let_in_within_a_heartbeat_of_its_l
     Ok(())
 }
 
-/// Five thousand claims that nobody is behind, written straight into the keys, in front of one that lives.
+/// Five thousand claims without a client, written directly into the keys, in front of a live one.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartbeat_at_most()
 -> Result<()> {
@@ -217,7 +217,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartb
     let guard = lock.acquire().await?;
     let first = tokio::spawn(lock.acquire().into_future());
     queued(&lock, 1).await?;
-    // They have been heard as late as one who lives.
+    // The server has last heard from them as recently as from a live waiter.
     let script = "local t = redis.call('TIME')
         local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
         for i = 1, 5000 do
@@ -234,7 +234,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartb
     first.await??.release().await?;
     let live = live.await??;
     let waited = released.elapsed();
-    // One of the dead is granted while it counts as alive, and holds for one waiter ttl.
+    // One of the dead waiters is granted while it counts as alive, and holds for one waiter ttl.
     let late = Duration::from_millis(100);
     ensure!(waited <= WAITER_TTL + HEARTBEAT + late, "after {waited:?}");
     live.release().await?;
@@ -247,8 +247,8 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartb
     Ok(())
 }
 
-/// The grant comes at 0.30 by a heartbeat sent before, the next heartbeat is lost, the message comes late: what counts is the request
-/// that the message names.
+/// The grant comes at 0.30 by a heartbeat sent before, the next heartbeat is lost, and the message comes late. The lease
+/// counts from the request that the message names.
 #[tokio::test(start_paused = true)]
 async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_names() -> Result<()>
 {
@@ -260,7 +260,7 @@ async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_na
     let lock = FairLock::new(&waiting, "name");
     let acquiring = tokio::spawn(lock.acquire().into_future());
     queued(&lock, 1).await?;
-    // The heartbeat that follows the subscription was the last one that arrived.
+    // The heartbeat after the subscription is the last one that arrives.
     sleep(Duration::from_millis(10)).await;
     for _ in 0..10 {
         store.plan(&lock::HEARTBEAT, Fate::LoseRequest);
@@ -281,7 +281,7 @@ async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_na
     Ok(())
 }
 
-/// A message for a claim that has left, or for a foreign one, and one that names no request of the claim.
+/// A message for a released claim, one for a foreign claim, and one that names no request of the claim.
 #[tokio::test(start_paused = true)]
 async fn a_foreign_or_repeated_message_changes_nothing() -> Result<()> {
     let server = MemoryStore::new();
@@ -314,7 +314,7 @@ async fn a_foreign_or_repeated_message_changes_nothing() -> Result<()> {
     );
     guard.release().await?;
     let next = waiting.await??;
-    // The message of the very grant, once more.
+    // The message of the same grant again.
     let token = next.fencing_token();
     server.execute(&["PUBLISH", &channel, &format!("G {claim} {token} 1")])?;
     next.verify().await?;
@@ -371,7 +371,7 @@ async fn a_full_queue_is_told_at_once_and_bounds_that_mean_nothing_are_refused()
     Ok(())
 }
 
-/// The end of a lease tells nobody: the first in the queue asks when it is due, also between two of its heartbeats.
+/// The end of a lease sends no message: the first waiter asks at that time, even between two of its heartbeats.
 #[tokio::test(start_paused = true)]
 async fn the_first_waiter_notices_the_end_of_a_lease_when_it_ends() -> Result<()> {
     let server = MemoryStore::new();
@@ -391,7 +391,7 @@ async fn the_first_waiter_notices_the_end_of_a_lease_when_it_ends() -> Result<()
     Ok(())
 }
 
-/// The server loses everything: who waits takes a new place, who held is told.
+/// The server loses everything: waiters queue up again, and the holder is told.
 #[tokio::test(start_paused = true)]
 async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {
     let server = MemoryStore::new();
@@ -409,7 +409,7 @@ async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {
     Ok(())
 }
 
-/// A server that stands still for longer than a waiter's ttl: who lives keeps the order.
+/// A server that is frozen for longer than a waiter's ttl: live waiters keep their order.
 #[tokio::test(start_paused = true)]
 async fn after_the_servers_clock_jumped_live_waiters_keep_their_order() -> Result<()> {
     for jump in [11_000, 60_000, -10_000] {
@@ -426,7 +426,7 @@ async fn after_the_servers_clock_jumped_live_waiters_keep_their_order() -> Resul
     Ok(())
 }
 
-/// A message grants for one waiter ttl; a fixed lease lasts as long as it was asked for, shorter or longer.
+/// A message grants for one waiter ttl; a fixed lease lasts for its own ttl, shorter or longer.
 #[tokio::test(start_paused = true)]
 async fn a_fixed_lease_lasts_for_its_own_ttl_also_if_a_message_grants_it() -> Result<()> {
     for ttl in [Duration::from_millis(500), Duration::from_secs(60)] {
@@ -450,7 +450,7 @@ async fn a_fixed_lease_lasts_for_its_own_ttl_also_if_a_message_grants_it() -> Re
     Ok(())
 }
 
-/// A real server that stands still for longer than a waiter's ttl: nobody could be heard, and nobody loses the place.
+/// A real server that is frozen for longer than a waiter's ttl: it heard from no waiter, and none loses its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_keep_their_order()
 -> Result<()> {
@@ -469,7 +469,7 @@ async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_
     Ok(())
 }
 
-/// The subscription of earlier waiters lingers while an acquire is on its way, and must not end before its answer.
+/// The subscription of earlier waiters lingers while an acquire is in flight, and must not end before its reply.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_overtakes_the_answer_is_heard_though_nobody_else_waits_any_more() -> Result<()>
 {

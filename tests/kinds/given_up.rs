@@ -1,4 +1,4 @@
-//! What a client gives up: futures that are never polled again, guards that are dropped, waits that end in vain.
+//! What a client gives up: futures that are not polled any more, dropped guards, waits that fail.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// An acquisition that has been polled for 100 ms, and then is only kept.
+/// An acquisition that was polled for 100 ms and is then only kept.
 async fn polled_for_a_while<F: Future>(acquisition: F) -> Pin<Box<F>> {
     let mut acquisition = Box::pin(acquisition);
     let _ = timeout(millis(100), &mut acquisition).await;
@@ -59,7 +59,7 @@ async fn a_grant_that_no_future_takes_is_handed_on_after_one_waiter_ttl() -> Res
     let next = timeout(SOON, other.acquire().into_future()).await??;
     let kept = released.elapsed();
     ensure!(kept <= WAITER_TTL, "kept for {kept:?}");
-    // It has lost its place, and stands in the queue again when it is polled.
+    // It has lost its place, and queues again when it is polled.
     next.release().await?;
     timeout(SOON, idle).await??.release().await?;
     Ok(())
@@ -111,7 +111,7 @@ async fn a_grant_is_taken_by_a_future_that_is_polled_late_but_in_time() -> Resul
     Ok(())
 }
 
-/// On `site` what is dropped leaves in the background, and the next acquisition of the same client finds nothing in its way.
+/// A dropped guard on `site` is released in the background and does not delay the next acquisition of the same client.
 async fn what_is_dropped_is_out_of_the_way(site: &impl Site) -> Result<()> {
     let client = client(site, TTL).await?;
     for _ in 0..50 {
@@ -191,7 +191,7 @@ async fn what_cannot_leave_delays_a_try_for_no_longer_than_a_request() -> Result
     drop(guard);
     let begun = Instant::now();
     ensure!(lock.try_acquire().await.is_err());
-    // One request's timeout of a sixth of the ttl, and two tries.
+    // One request's timeout, a sixth of the ttl, and two attempts.
     let took = begun.elapsed();
     ensure!(took <= TTL * 3 / 6 + Duration::from_secs(1), "{took:?}");
     let begun = Instant::now();
@@ -216,7 +216,7 @@ async fn when_a_timeout_is_told_the_place_in_the_queue_is_gone() -> Result<()> {
     Ok(())
 }
 
-/// The grant comes by the answer to a heartbeat, because the message is lost or because a message does not grant a fixed lease.
+/// The grant comes in reply to a heartbeat, because the message is lost or because a message does not grant a fixed lease.
 #[tokio::test(start_paused = true)]
 async fn a_long_lease_that_no_future_takes_is_kept_for_one_waiter_ttl_too() -> Result<()> {
     const HOUR: Duration = Duration::from_secs(3_600);
@@ -235,7 +235,7 @@ async fn a_long_lease_that_no_future_takes_is_kept_for_one_waiter_ttl_too() -> R
         let released = Instant::now();
         let next = timeout(HOUR, other.acquire().into_future()).await??;
         let kept = released.elapsed();
-        // A heartbeat until it is granted, and one until the next is.
+        // A heartbeat until its own grant, and one until the next waiter's.
         ensure!(
             kept <= WAITER_TTL * 5 / 3 + millis(100),
             "renewed: {renewed}, kept for {kept:?}"
@@ -261,7 +261,7 @@ async fn a_wait_that_ends_while_a_dropped_guard_leaves_names_its_lock() -> Resul
     Ok(())
 }
 
-/// Each embedded engine has a clock of its own, which begins with it.
+/// Each embedded engine has its own clock, which starts with it.
 #[tokio::test(start_paused = true)]
 async fn the_wait_of_a_multi_lock_is_that_of_each_client_by_its_own_clock() -> Result<()> {
     let early = MemoryStore::new();

@@ -1,4 +1,4 @@
-//! Latch: each id counts once, all who wait pass together, and nobody waits for a latch that will never open.
+//! The latch: each id counts once, all waiters pass together, and no waiter waits for a latch that will never open.
 
 mod faults;
 
@@ -17,20 +17,20 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::{client, faulty};
 
 const SOON: Duration = Duration::from_secs(20);
-/// Of the clients' leases.
+/// The ttl of the clients' leases.
 const LEASE: Duration = Duration::from_secs(6);
-/// Of the latches.
+/// The ttl of the latches.
 const TTL: Duration = Duration::from_secs(60);
 const MAIN: &str = "lockkeeper:name";
 const COUNTED: &str = "lockkeeper.counted:{lockkeeper:name}";
 const WAKES: &str = "lockkeeper.wake:{lockkeeper:name}";
 
-/// The latch of these tests, by a client of its own.
+/// The latch of these tests, with a client of its own.
 async fn latch(site: &impl Site) -> Result<Latch> {
     Ok(Latch::new(&client(site, LEASE).await?, "name").ttl(TTL))
 }
 
-/// Begins to wait; the task has been polled.
+/// Starts to wait; returns after the task was polled.
 async fn waiting(latch: &Latch) -> JoinHandle<Result<(), Error>> {
     let latch = latch.clone();
     let waiting = tokio::spawn(async move { latch.wait().await });
@@ -38,7 +38,7 @@ async fn waiting(latch: &Latch) -> JoinHandle<Result<(), Error>> {
     waiting
 }
 
-/// Waits until so many clients listen for the latch.
+/// Waits until this many clients are subscribed for the latch.
 async fn listened(site: &impl Site, clients: u64) -> Result<()> {
     timeout(SOON, async {
         while site.listeners(WAKES).await? != clients {
@@ -53,7 +53,7 @@ fn is_not_armed(outcome: &Result<impl Sized, Error>, has_ended: bool) -> bool {
     matches!(outcome, Err(Error::NotArmed { name, ended, .. }) if name == "name" && *ended == has_ended)
 }
 
-/// Waiters of several clients, and counts from as many, each of them twice and at any time.
+/// Waiters of several clients. Two clients send every count, each at any time.
 async fn all_pass_together(site: &impl Site, clients: usize, waiters: usize) -> Result<()> {
     let mut tasks = JoinSet::new();
     let first = latch(site).await?;
@@ -99,7 +99,7 @@ async fn all_who_wait_pass_when_the_last_has_counted() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_who_wait_pass_when_the_last_has_counted_on_a_server() -> Result<()> {
-    // Not eight, of which Valkey 9.1 counts hundreds of millions.
+    // Ten clients: Valkey 9.1 miscounts eight subscribers as hundreds of millions.
     all_pass_together(&Server::start().await?, 10, 1000).await
 }
 
@@ -142,7 +142,7 @@ async fn a_thousand_waiters_of_a_client_cost_the_server_one_request_after_the_wa
         }
     }
     sleep(Duration::from_millis(100)).await;
-    // The first who waited, by its SHA-1 and by its text, and a look when it was heard that messages arrive.
+    // The first waiter's look by SHA-1 and by text, and one more once messages are known to arrive.
     let before = requests.sent(&latch::LOOK);
     ensure!(before <= 3, "{before} requests of those who wait");
     other.count_down("a").await?;
@@ -166,7 +166,7 @@ async fn who_comes_before_it_is_armed_is_told_at_once() -> Result<()> {
     ensure!(is_not_armed(&latch.count_down("a").await, false));
     ensure!(is_not_armed(&latch.remaining().await, false));
     ensure!(began.elapsed() < Duration::from_millis(10));
-    // The count that came too early has not counted.
+    // The count that came too early did not count.
     ensure!(latch.arm(1).await? && latch.remaining().await? == 1);
     Ok(())
 }
@@ -204,7 +204,7 @@ async fn a_latch_that_nobody_counts_down_ends_and_all_who_wait_are_told() -> Res
     while let Some(ended) = waiters.join_next().await {
         let (ended, looks) = ended?;
         ensure!(is_not_armed(&ended, true), "{ended:?}");
-        // One every 5 s, and not one for each who waits.
+        // One look every 5 s per client, not one per waiter.
         ensure!(looks < 25, "{looks} looks of a client");
     }
     let ended = began.elapsed();
@@ -214,7 +214,7 @@ async fn a_latch_that_nobody_counts_down_ends_and_all_who_wait_are_told() -> Res
         "{ended:?}"
     );
     ensure!(is_not_armed(&latch.count_down("b").await, true));
-    // Armed anew it counts from the beginning.
+    // Armed anew, it counts from the beginning.
     ensure!(latch.arm(2).await?);
     ensure!(latch.count_down("a").await? == 1);
     Ok(())
@@ -352,7 +352,7 @@ async fn other_kinds_keep_out_and_are_kept_out() -> Result<()> {
     Ok(())
 }
 
-/// Those who ask for work that is done once wait on the same channel, and must not take an open latch for a result.
+/// Waiters for work that is done once use the same channel, and must not take an open latch for a result.
 #[tokio::test(start_paused = true)]
 async fn an_open_latch_is_no_result_of_work() -> Result<()> {
     let server = MemoryStore::new();
@@ -376,7 +376,7 @@ async fn an_open_latch_is_no_result_of_work() -> Result<()> {
     Ok(())
 }
 
-/// Ids are any texts, and each is another.
+/// Ids are arbitrary texts, and each is distinct.
 async fn any_id_counts(site: &impl Site) -> Result<()> {
     let latch = latch(site).await?;
     let long = "ü".repeat(128);

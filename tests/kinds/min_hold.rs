@@ -1,4 +1,4 @@
-//! Names that are kept for a shortest time: for how long, against whom, and what arrives late.
+//! Names with a minimum hold time: how long it lasts, whom it stops, and requests that arrive late.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_kept_name_is_shown_as_kept_and_can_only_be_forced() -> Result<()> {
         lock.acquire().owner(&owner).await?,
         lock.acquire().owner(&owner).min_hold(minute).await?,
     );
-    // While the owner holds, it is only the name's further future that is settled.
+    // While the owner still holds, the release only decides the cooldown of the name.
     ensure!(inner.release().await? == Released::StillHeld(1));
     outer.reenter().await?.release().await?;
     ensure!(matches!(outer.release().await?, Released::Kept(left) if left <= minute));
@@ -83,7 +83,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
             mutex.acquire().await?.release().await?;
         }
         let apart = started.elapsed();
-        // The waiters of several clients come in a little apart.
+        // Waiters of several clients come slightly apart.
         let late = shortest + Duration::from_millis(100);
         ensure!((shortest..late).contains(&apart), "after {apart:?}");
     }
@@ -108,7 +108,7 @@ async fn a_name_that_was_kept_for_less_than_its_lease_is_free_for_every_kind() -
     Ok(())
 }
 
-/// A stray acquire, a late renewal and a late leave all arrive after a kept, revoked or forced end.
+/// An acquire in doubt, a late renewal and a late release all arrive after an end by cooldown, revocation or force.
 #[tokio::test(start_paused = true)]
 async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_nothing() -> Result<()>
 {

@@ -1,4 +1,4 @@
-//! What each kind of lock promises, by its public surface.
+//! The promises of each kind of lock, through the public API.
 
 mod contract;
 mod conversions;
@@ -17,7 +17,7 @@ mod reentrant;
 mod rwlock;
 mod semaphore;
 
-// Their helpers unwrap, which the lints allow in what is compiled for tests alone.
+// Their helpers unwrap, which the lints allow only in code that is compiled for tests.
 #[cfg(test)]
 mod closing;
 #[cfg(test)]

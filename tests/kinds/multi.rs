@@ -1,4 +1,4 @@
-//! The multi-lock: what it costs, whom it excludes, what it waits for, and what becomes of it when a part is lost.
+//! The multi-lock: its cost, whom it excludes, what it waits for, and what happens when a part is lost.
 
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::support::{client, counter, faulty};
 pub(crate) const TTL: Duration = Duration::from_secs(6);
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A lock over so many mutexes.
+/// A lock over these mutexes.
 pub(crate) fn mutexes(
     client: &Client,
     names: impl IntoIterator<Item = impl ToString>,
@@ -32,14 +32,14 @@ pub(crate) fn mutexes(
     Ok(MultiLock::new(members)?)
 }
 
-/// The main keys there are.
+/// The main keys on the site.
 pub(crate) async fn held(site: &impl Site) -> Result<Vec<String>> {
     let mut keys = site.keys().await?;
     keys.retain(|key| key.starts_with("lockkeeper:"));
     Ok(keys)
 }
 
-/// Waits until nobody holds anything, for less than a lease.
+/// Waits until nothing is held, for less than a lease.
 pub(crate) async fn all_free(site: &impl Site) -> Result<()> {
     let free = async {
         while !held(site).await?.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) async fn all_free(site: &impl Site) -> Result<()> {
 async fn any_number_of_names_is_one_command_to_acquire_and_one_to_release() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect_with(&server.url(), Client::builder().label("")).await?;
-    // The first rounds teach the server the scripts.
+    // The first rounds load the scripts on the server.
     for names in [1, 2] {
         mutexes(&client, 0..names)?
             .acquire()
@@ -88,7 +88,7 @@ async fn any_number_of_names_is_one_call_of_the_embedded_engine_each() -> Result
             _ => (&multi::ACQUIRE, &multi::RELEASE),
         };
         let lock = mutexes(&client, 0..names)?;
-        // The first round teaches the engine the scripts.
+        // The first round loads the scripts in the engine.
         lock.acquire().await?.release().await?;
         let before = (store.sent(acquire), store.sent(leave));
         let guard = lock.acquire().await?;
@@ -205,7 +205,8 @@ async fn the_loss_of_one_ends_the_whole_and_says_which() -> Result<()> {
         "{lost:?}"
     );
     ensure!(guard.parts()[0].state() == LeaseState::Lost(LossReason::Revoked));
-    // As with a single lock, what is lost and still there stays until the guard is gone: its work needs time to stop.
+    // As with a single lock, a lost part that is still on the server stays until the guard is gone: its work needs time to
+    // stop.
     ensure!(held(&server).await? == ["lockkeeper:a", "lockkeeper:b", "lockkeeper:f"]);
     let error = guard.release().await.err().context("it was released")?;
     ensure!(
@@ -249,7 +250,7 @@ async fn a_try_that_fails_late_has_let_go_of_everything_when_it_says_so() -> Res
     let busy = queue.acquire().await?;
     let members = ["a", "b"].map(|name| Mutex::new(&client, name).target());
     let lock = MultiLock::new(members.into_iter().chain([queue.target()]))?;
-    // Also one that would keep the names for a while.
+    // The same with a minimum hold time.
     ensure!(lock.try_acquire().min_hold(TTL / 2).await?.is_none());
     ensure!(held(&server).await? == ["lockkeeper:f"]);
     busy.release().await?;
@@ -363,7 +364,7 @@ async fn lost_replies_are_repeated_and_have_the_effect_of_once() -> Result<()> {
             "{name}: a second token was drawn"
         );
     }
-    // Renewed by what tells a stray copy apart.
+    // Renewed by the script that distinguishes a copy in doubt.
     guard.run(sleep(TTL * 3)).await?;
     ensure!(guard.release().await? == Released::Free);
     all_free(&server).await

@@ -1,4 +1,4 @@
-//! How a multi-lock ends: let go in good order, dropped, lost by one of its members, or refused in part.
+//! The end of a multi-lock: released, dropped, lost by one of its members, or refused in part.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ async fn a_dropped_guard_is_one_request_for_any_number_of_names() -> Result<()> 
     let (client, store) = faulty(&server, TTL)?;
     for names in [2, 16, 128] {
         let lock = mutexes(&client, 0..names)?;
-        // The first round teaches the engine the scripts.
+        // The first round loads the scripts in the engine.
         lock.acquire().await?.release().await?;
         let before = store.sent(&multi::RELEASE);
         drop(lock.acquire().await?);
@@ -140,14 +140,14 @@ async fn fixed_leases_end_the_whole_with_the_first_of_them() -> Result<()> {
         "{lost:?}"
     );
     ensure!(begun.elapsed() < TTL / 2, "{:?}", begun.elapsed());
-    // The other has half of its lease left.
+    // The other one has half of its lease left.
     ensure!(held(&server).await?.contains(&"lockkeeper:f".to_owned()));
     drop(guard);
     timeout(TTL / 6, server.vanished("lockkeeper:f")).await??;
     Ok(())
 }
 
-/// A server may allow the script of several leaves and forbid a command in the middle of it.
+/// A server may allow the script of several releases and forbid a command in the middle of it.
 #[tokio::test]
 async fn who_left_in_a_script_that_failed_half_way_is_released_and_not_lost() -> Result<()> {
     let server = Server::start().await?;
@@ -162,7 +162,7 @@ async fn who_left_in_a_script_that_failed_half_way_is_released_and_not_lost() ->
         ReentrantLock::new(&client, "b").target(),
     ])?;
     let guard = lock.acquire().await?;
-    // A name that is held twice is written down in other keys.
+    // A name that is held twice is stored in other keys.
     let again = ReentrantLock::new(&client, "b")
         .acquire()
         .owner(&guard.owner());
@@ -177,10 +177,10 @@ async fn who_left_in_a_script_that_failed_half_way_is_released_and_not_lost() ->
     Ok(())
 }
 
-/// A clock at one of whose readings something happens.
+/// A clock that runs an action at a chosen reading.
 struct Tripped {
     inner: Arc<dyn Clock>,
-    /// The reading, counted down.
+    /// Readings left until then.
     readings: AtomicUsize,
     deed: StdMutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -194,7 +194,7 @@ impl Tripped {
         })
     }
 
-    /// Does this when the clock is read for the time after so many others.
+    /// Runs `deed` at the reading that follows this many others.
     fn set(&self, readings: usize, deed: impl FnOnce() + Send + 'static) -> Result<()> {
         let mut place = self.deed.lock().ok().context("poisoned")?;
         *place = Some(Box::new(deed));
@@ -221,8 +221,8 @@ impl Clock for Tripped {
     }
 }
 
-/// While a guard is asked, one member after the other, a member that was asked already is lost, and one that was not is let go
-/// because of it. On a runtime of several threads that happens by itself, now and then.
+/// While a guard checks its members one after the other, a checked member is lost, and an unchecked one is therefore released.
+/// On a runtime with several threads this happens by itself now and then.
 #[tokio::test(start_paused = true)]
 async fn a_loss_between_two_looks_at_the_members_is_no_release() -> Result<()> {
     let server = MemoryStore::new();
@@ -235,14 +235,14 @@ async fn a_loss_between_two_looks_at_the_members_is_no_release() -> Result<()> {
         let guard = lock.acquire().await?;
         server.command(&["DEL", "lockkeeper:a"]).await?;
         let first: Lease = guard.parts()[0].clone();
-        // Over the embedded engine it is answered at once.
+        // The embedded engine answers at once.
         clock.set(readings, move || {
             let mut asking = std::pin::pin!(first.verify());
             let _ = asking
                 .as_mut()
                 .poll(&mut TaskContext::from_waker(Waker::noop()));
         })?;
-        // A look reads the clock once for each member; what is lost behind that the next look finds.
+        // A check reads the clock once per member; the next check finds a loss that comes later.
         let mut looks = (0..3).map(|_| guard.ensure_held());
         let seen = looks.find(Result::is_err).unwrap_or(Ok(()));
         ensure!(

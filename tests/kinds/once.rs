@@ -1,4 +1,4 @@
-//! Once: one run for all who ask, one successor for one that dies, and results that nobody stores too late.
+//! Once: one run for all callers, one successor for a runner that dies, and no result that is stored too late.
 
 mod faults;
 
@@ -27,7 +27,7 @@ const TTL: Duration = Duration::from_secs(6);
 const RECORD: &str = "lockkeeper.record:{lockkeeper:name}";
 const WAKES: &str = "lockkeeper.wake:{lockkeeper:name}";
 
-/// What work of these tests fails with.
+/// The error of failed work in these tests.
 #[derive(Debug)]
 struct Failure;
 
@@ -41,7 +41,7 @@ impl std::error::Error for Failure {}
 
 type Outcome = Result<OnceOutcome, OnceError<Failure>>;
 
-/// Makes this value.
+/// Does work that makes this value.
 async fn make(once: &Once, value: &str) -> Outcome {
     once.get_or_run(async |_| Ok(value.as_bytes().to_vec()))
         .await
@@ -55,12 +55,12 @@ fn stored(value: &str) -> OnceOutcome {
     OnceOutcome::Stored(value.as_bytes().to_vec())
 }
 
-/// Work that says when it has begun, and goes on when it is told.
+/// Work that reports when it has begun and waits for permission to continue.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Notify, Notify)>);
 
 impl Gate {
-    /// Begins the work, which makes this value when it may.
+    /// Begins the work, which makes this value when it may continue.
     async fn begin(&self, once: &Once, value: &str) -> Result<JoinHandle<Outcome>> {
         let (once, value, gate) = (once.clone(), value.as_bytes().to_vec(), self.clone());
         let running = tokio::spawn(async move {
@@ -80,7 +80,7 @@ impl Gate {
     }
 }
 
-/// Waits until so many clients wait for the name.
+/// Waits until this many clients wait for the name.
 async fn listened(site: &impl Site, clients: u64) -> Result<()> {
     timeout(SOON, async {
         while site.listeners(WAKES).await? != clients {
@@ -91,7 +91,7 @@ async fn listened(site: &impl Site, clients: u64) -> Result<()> {
     .await?
 }
 
-/// Many ask at once, by several clients; one of them does the work.
+/// Many callers of several clients ask at once; one of them does the work.
 async fn one_run_for_all(site: &impl Site, clients: usize, callers: usize) -> Result<()> {
     let runs = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
@@ -132,8 +132,8 @@ async fn all_who_ask_at_once_get_the_result_of_one_run() -> Result<()> {
 async fn all_who_ask_at_once_get_the_result_of_one_run_on_a_server() -> Result<()> {
     let server = Server::start().await?;
     one_run_for_all(&server, 8, 1000).await?;
-    // Each caller asks once. The poller of each client looks when it hears that messages arrive, and when it is told; whoever does
-    // the work stores, and each client introduces itself when it has held.
+    // Each caller asks once. Each client's poller looks when messages are known to arrive, and when it is notified. The runner
+    // stores the result, and each client introduces itself after its first grant.
     let scripts = server.commandstats("evalsha").await?;
     ensure!(scripts <= 1000 + 8 * 4, "{scripts} scripts");
     println!("{scripts} scripts for 1,000 callers of 8 clients");
@@ -165,7 +165,7 @@ async fn a_thousand_waiters_of_a_client_cost_the_server_one_request_after_the_wa
         waiting.spawn(async move { make(&once, "again").await });
     }
     sleep(Duration::from_millis(100)).await;
-    // The first who asked, and a look when it was heard that messages arrive.
+    // The first caller's request, and one more once messages are known to arrive.
     let before = requests.sent(&once::ACQUIRE);
     ensure!(before <= 2, "{before} requests of those who wait");
     gate.open();
@@ -188,7 +188,7 @@ async fn a_stored_result_is_one_request_and_a_run_is_two() -> Result<()> {
     let once = Once::new(&client, "name");
     ensure!(make(&once, "made").await? == ran("made"));
     ensure!(make(&once, "again").await? == stored("made"));
-    // The first of each teaches the server the script.
+    // The first request of each loads the script on the server.
     ensure!(requests.sent(&once::ACQUIRE) == 2 + 1);
     ensure!(requests.sent(&once::STORE) == 1 + 1);
     Ok(())
@@ -325,7 +325,7 @@ async fn a_large_result_is_handed_back_and_the_next_runs_at_once() -> Result<()>
     Ok(())
 }
 
-/// Any bytes come back as they are.
+/// Any bytes are returned unchanged.
 async fn any_bytes(site: &impl Site) -> Result<()> {
     let once = Once::new(&client(site, TTL).await?, "name");
     for value in [Vec::new(), vec![0], (0..=255).collect(), "grün\0".into()] {
@@ -424,11 +424,11 @@ async fn work_that_goes_on_is_seen_from_outside() -> Result<()> {
     Ok(())
 }
 
-/// Those who wait for a lock of another kind listen on the same channel.
+/// Waiters for a lock of another kind use the same channel.
 #[tokio::test(start_paused = true)]
 async fn a_result_ends_no_wait_for_a_lock_of_another_kind() -> Result<()> {
     let server = MemoryStore::new();
-    // Where mutexes are polled for too, by the same messages.
+    // Where mutexes are polled too, after the same messages.
     let client = server.client(polling().ttl(TTL)).await?;
     let (mutex, once) = (Mutex::new(&client, "name"), Once::new(&client, "name"));
     ensure!(make(&once, "made").await? == ran("made"));

@@ -1,4 +1,4 @@
-//! How a Redlock is granted, on embedded servers some of which fail, with paused time.
+//! How a Redlock is granted, on embedded servers of which some fail, with paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) const MAIN: &str = "lockkeeper:name";
 /// Five servers.
 pub(crate) struct Servers(pub(crate) Vec<MemoryStore>);
 
-/// A process: a client of each server, over a network that can be told to fail.
+/// A process: a client per server, over a network that can fail on demand.
 pub(crate) struct Process {
     pub(crate) links: Vec<Arc<FaultyStore>>,
     pub(crate) clients: Vec<Client>,
@@ -50,7 +50,7 @@ impl Servers {
         })
     }
 
-    /// On how many servers anybody holds.
+    /// On how many servers the name is held.
     pub(crate) fn held(&self) -> usize {
         let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);
         self.0.iter().filter(held).count()
@@ -66,7 +66,7 @@ impl Servers {
 }
 
 impl Process {
-    /// The servers at these places do not answer this process from now on.
+    /// From now on, the servers at these places do not answer this process.
     pub(crate) fn lose(&self, places: &[usize]) {
         for place in places {
             self.links[*place].silence("");
@@ -126,7 +126,7 @@ async fn it_works_without_two_of_five_and_refuses_promptly_without_three() -> Re
     ensure!(!text.contains("server 1"), "{text}");
     let error = process.lock.acquire().wait_for(TTL / 2).await.unwrap_err();
     ensure!(matches!(error, Error::Backend { .. }), "{error}");
-    // Whoever set no bound learns of it when no lease could have outlived that.
+    // Without a time limit, the error comes when no lease could have lasted longer.
     let begun = Instant::now();
     let error = process.lock.acquire().await.unwrap_err();
     ensure!(matches!(error, Error::Backend { .. }), "{error}");
@@ -145,7 +145,7 @@ async fn a_round_that_fails_leaves_every_server_also_those_that_did_not_answer()
     ensure!(process.lock.try_acquire().await.is_err());
     sleep(Duration::from_millis(100)).await;
     ensure!(servers.held() == 0, "{} still held", servers.held());
-    // Executed after its leave, an acquire creates nothing.
+    // An acquire that is executed after its release creates nothing.
     process.links[0].plan(&redlock::ACQUIRE, Fate::Keep);
     let guard = process.acquired().await?;
     ensure!(guard.valid_parts() == 4);
@@ -180,11 +180,11 @@ async fn each_round_is_of_a_claim_that_has_not_been_before() -> Result<()> {
     Ok(())
 }
 
-/// A process that is stopped for a whole ttl while the answers to this script are on their way.
+/// A process that is stopped for a whole ttl while the replies to this script are in flight.
 async fn stopped_behind(script: &'static Script) -> Result<()> {
     let servers = Servers::new();
     for (place, server) in servers.0.iter().enumerate() {
-        // So far apart that they cannot agree about a token, and one is written back.
+        // So far apart that they cannot agree on a token, and one is written back.
         server.step_clock(i64::try_from(place)? * 2000);
     }
     let process = servers.process()?;
@@ -194,7 +194,7 @@ async fn stopped_behind(script: &'static Script) -> Result<()> {
     let waiting = tokio::spawn(process.lock.acquire().into_future());
     process.links[0].wait_sent(script, 1).await;
     tokio::time::advance(TTL).await;
-    // Its grants were over before it could believe in them: it has asked again, by another claim.
+    // Its grants had ended before it saw them: it asked again with another claim.
     let guard = waiting.await??;
     ensure!(process.links[4].sent(&redlock::ACQUIRE) > 1);
     ensure!(guard.remaining() > TTL / 2 && servers.held() == 5);
@@ -271,7 +271,7 @@ async fn a_write_back_where_the_claim_is_gone_is_no_part_of_a_grant() -> Result<
     }
     match asking.await? {
         Err(Error::Backend { .. }) => {}
-        // The second round found everything in order.
+        // The second round succeeded.
         Ok(Some(guard)) => ensure!(servers.held() >= 3 && guard.valid_parts() >= 3),
         other => ensure!(false, "{other:?}"),
     }
@@ -288,7 +288,7 @@ async fn a_server_that_lost_its_data_stays_out_for_the_longest_ttl() -> Result<(
     one.lose(&[3, 4]);
     let guard = one.acquired().await?;
     sleep(Duration::from_secs(1)).await;
-    // With it, the two that the holder does not have would be a majority.
+    // With it, the two servers that the holder does not have would be a majority.
     servers.0[0].restart_empty();
     for second in 0..TTL.as_secs() - 1 {
         let tried = other.lock.try_acquire().await?;
@@ -296,7 +296,7 @@ async fn a_server_that_lost_its_data_stays_out_for_the_longest_ttl() -> Result<(
         ensure!(guard.state() != LeaseState::Released);
         sleep(Duration::from_secs(1)).await;
     }
-    // It had three, and has two.
+    // It had three servers, and now has two.
     ensure!(
         guard.state() == LeaseState::Lost(LossReason::Gone),
         "{guard:?}"
@@ -307,8 +307,8 @@ async fn a_server_that_lost_its_data_stays_out_for_the_longest_ttl() -> Result<(
     Ok(())
 }
 
-/// The uptime is a difference of two readings of the wall clock. Beyond the conditions: a clock that is set forward after a
-/// restart lets the server take part before the leases that it has forgotten are over.
+/// The uptime is a difference of two readings of the wall clock. This is beyond the conditions: a clock that is set forward
+/// after a restart makes the server take part before the leases that it has forgotten have ended.
 #[tokio::test(start_paused = true)]
 async fn a_clock_set_forward_after_a_restart_lets_a_server_in_too_early() -> Result<()> {
     let servers = Servers::new();
@@ -321,7 +321,7 @@ async fn a_clock_set_forward_after_a_restart_lets_a_server_in_too_early() -> Res
     let second = other.lock.try_acquire().await?;
     ensure!(second.is_some(), "the page says otherwise");
     ensure!(guard.state() == LeaseState::Held, "{guard:?}");
-    // Only the tokens tell them apart.
+    // Only the tokens distinguish them.
     ensure!(second.is_some_and(|second| second.fencing_token() > guard.fencing_token()));
     Ok(())
 }
@@ -352,7 +352,8 @@ async fn servers_that_have_just_begun_are_named_with_the_time_they_stay_out() ->
     Ok(())
 }
 
-/// On the server that the holder does not have, waiters get in, for nothing, and their leaves are told to all of them.
+/// On the server that the holder does not have, waiters are granted in vain, and each of their releases is published to all of
+/// them.
 #[tokio::test(start_paused = true)]
 async fn waiters_do_not_wake_one_another_by_what_they_take_in_vain() -> Result<()> {
     let servers = Servers::new();
@@ -371,7 +372,7 @@ async fn waiters_do_not_wake_one_another_by_what_they_take_in_vain() -> Result<(
     }
     sleep(TTL * 6).await;
     for process in &processes {
-        // The lease is seen to end, and does not, some twice in a ttl.
+        // Each waiter expects the end of the lease, in vain, some twice per ttl.
         let asked = process.links[1].sent(&redlock::ACQUIRE);
         ensure!(asked < 60, "asked {asked} times within six ttls");
     }
@@ -430,7 +431,7 @@ async fn rivals_that_march_in_step_are_all_served() -> Result<()> {
     Ok(())
 }
 
-/// The outcomes of tasks as they come; each guard is dropped by the receiver.
+/// The outcomes of tasks as they arrive; the receiver drops each guard.
 fn futures<T: Send + 'static>(
     tasks: Vec<tokio::task::JoinHandle<T>>,
 ) -> tokio::sync::mpsc::Receiver<T> {
@@ -469,7 +470,7 @@ async fn servers_that_stay_out_do_not_use_up_the_patience_with_those_that_do_not
     }
     let process = servers.process()?;
     let waiting = tokio::spawn(process.lock.acquire().into_future());
-    // All are in again when three do not answer, once.
+    // When all servers take part again, three do not answer once.
     sleep(TTL + Duration::from_millis(500)).await;
     for link in &process.links[..3] {
         link.plan(&redlock::ACQUIRE, Fate::NotSent);
@@ -494,7 +495,7 @@ async fn dead_servers_are_waited_for_although_another_holds_something_else() -> 
     Ok(())
 }
 
-/// What is said of timing: exclusion rests on it, and the order of tokens does not.
+/// The documented role of timing: exclusion depends on it, and the order of tokens does not.
 #[tokio::test(start_paused = true)]
 async fn clocks_that_jump_let_two_believe_and_their_tokens_are_still_in_order() -> Result<()> {
     let servers = Servers::new();

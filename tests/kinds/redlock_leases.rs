@@ -1,4 +1,4 @@
-//! What the holder of a Redlock knows of its lease, and how it lets go, on embedded servers with paused time.
+//! What the holder of a Redlock knows about its lease, and how it releases, on embedded servers with paused time.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_lease_outlives_two_servers_and_is_lost_with_the_third() -> Result<()>
     let lost = timeout(TTL, guard.ended()).await?;
     ensure!(lost.reason() == Some(LossReason::Expired), "{lost:?}");
     ensure!(matches!(guard.ensure_held(), Err(Error::Lost { .. })));
-    // What is left of it is not renewed, although the guard lives.
+    // The rest of it is not renewed, although the guard lives.
     sleep(TTL * 2).await;
     ensure!(servers.held() == 0);
     ensure!(matches!(guard.release().await, Err(Error::Lost { .. })));
@@ -52,7 +52,7 @@ async fn a_release_tells_every_server_whatever_one_of_them_answers() -> Result<(
     process.links[0].plan(&lock::RELEASE_THIN, Fate::NotSent);
     process.links[1].plan(&lock::RELEASE_THIN, Fate::LoseRequest);
     ensure!(guard.release().await? == Released::Free);
-    // The rest is told in the background.
+    // The other servers are released in the background.
     sleep(TTL / 4).await;
     ensure!(servers.held() == 0);
     let guard = process.acquired().await?;

@@ -1,4 +1,5 @@
-//! How a Redlock comes to its tokens: what it asks all servers for, and what is written back, on embedded servers with paused time.
+//! How a Redlock gets its tokens: what it proposes to all servers, and what is written back, on embedded servers with paused
+//! time.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::time::sleep;
 use crate::kinds::redlock::{Process, Servers};
 use crate::support::counter;
 
-/// Five servers whose clocks are so many milliseconds ahead.
+/// Five servers whose clocks are this many milliseconds ahead.
 fn servers_ahead(ahead: [i64; 5]) -> Servers {
     let servers = Servers::new();
     for (server, ahead) in servers.0.iter().zip(ahead) {
@@ -20,7 +21,7 @@ fn servers_ahead(ahead: [i64; 5]) -> Servers {
     servers
 }
 
-/// What each server was asked to grant, and to keep, so far.
+/// How many acquires and write-backs were sent to each server so far.
 fn asked(process: &Process) -> [Vec<usize>; 2] {
     [&redlock::ACQUIRE, &redlock::RAISE].map(|script| {
         let links = process.links.iter();
@@ -28,7 +29,7 @@ fn asked(process: &Process) -> [Vec<usize>; 2] {
     })
 }
 
-/// Acquires these names in turn, each twice: what each server was asked for meanwhile.
+/// Acquires these names in turn, each twice. Returns the requests to each server meanwhile.
 async fn asked_by(process: &Process, names: &[&str]) -> Result<[Vec<usize>; 2]> {
     let before = asked(process);
     for name in [names, names].concat() {
@@ -50,7 +51,7 @@ async fn after_its_first_grant_a_client_asks_each_server_once_to_acquire_any_nam
     let servers = servers_ahead([0, 120, -150, 40, 200]);
     let process = servers.process()?;
     process.acquired().await?.release().await?;
-    // Of the clocks nothing was known.
+    // The client knew nothing about the clocks yet.
     let [_, raised] = asked(&process);
     ensure!(raised.iter().sum::<usize>() > 0, "{raised:?}");
     let [acquired, raised] = asked_by(&process, &["name", "other", "third"]).await?;
@@ -107,7 +108,7 @@ async fn a_client_learns_anew_when_clocks_are_set() -> Result<()> {
         for server in &servers.0 {
             server.step_clock(step);
         }
-        // Whose keys are of a time to come draws from the counter, which all have.
+        // A server whose keys are from the future draws from the counter, which every server has.
         process.acquired().await?.release().await?;
         process.acquired().await?.release().await?;
         let [acquired, raised] = asked_by(&process, &["other", "third"]).await?;
@@ -126,7 +127,7 @@ async fn a_grant_without_some_servers_is_below_every_later_one_with_them() -> Re
     let mut last = 0;
     for round in 0..40_usize {
         let process = &processes[round % 2];
-        // Its acquire is never executed on two of them.
+        // Its acquire is never executed on two servers.
         for place in [round % 5, (round * 3 + 1) % 5] {
             process.links[place].plan(&redlock::ACQUIRE, Fate::NotSent);
         }
@@ -140,7 +141,7 @@ async fn a_grant_without_some_servers_is_below_every_later_one_with_them() -> Re
     Ok(())
 }
 
-/// The counters are lost, and the clocks say that it is an hour ago.
+/// The counters are lost, and the clocks go back by an hour.
 #[tokio::test(start_paused = true)]
 async fn no_grant_is_below_what_its_client_has_seen() -> Result<()> {
     let servers = servers_ahead([0; 5]);

@@ -1,4 +1,4 @@
-//! What waiters of a Redlock hear, and what they wait for then, on embedded servers with paused time.
+//! What waiters of a Redlock hear, and what they wait for, on embedded servers with paused time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::kinds::redlock::{MAIN, Process, Servers, TTL};
 
-/// What others keep there has no end that anybody could wait for, and most servers let nobody listen.
+/// Another library's keys there have no expiry to wait for, and most servers refuse subscriptions.
 #[tokio::test(start_paused = true)]
 async fn who_may_listen_to_a_minority_alone_comes_in_when_a_majority_is_free() -> Result<()> {
     let servers = Servers::new();
@@ -31,7 +31,7 @@ async fn who_may_listen_to_a_minority_alone_comes_in_when_a_majority_is_free() -
     Ok(())
 }
 
-/// How long the lock took from the hands of one into those of the next, ten times.
+/// How long ten hand-overs from one process to another take.
 async fn handed_over(holder: &Process, waiter: &Process) -> Result<Duration> {
     let delay = |delay| {
         for link in &waiter.links {
@@ -41,11 +41,11 @@ async fn handed_over(holder: &Process, waiter: &Process) -> Result<Duration> {
     let mut took = Duration::ZERO;
     for _ in 0..10 {
         let guard = holder.acquired().await?;
-        // No answer comes before every server has been asked, so all know of the waiter.
+        // No reply comes before every server was asked, so all servers know the waiter.
         delay(Duration::from_millis(1));
         let asked = waiter.links[0].sent(&redlock::ACQUIRE);
         let waiting = tokio::spawn(waiter.lock.acquire().into_future());
-        // Behind its subscriptions it has asked once more.
+        // After its subscriptions it has asked once more.
         waiter.links[0]
             .wait_sent(&redlock::ACQUIRE, asked + 2)
             .await;

@@ -1,4 +1,4 @@
-//! The re-entrant lock: hold counts, leases of their own, owners in several processes.
+//! The re-entrant lock: hold counts, a lease per claim, owners in several processes.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::support::{client, faulty};
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(30);
 
-/// How many claims are written down.
+/// How many claims the server has.
 async fn holds(client: &Client) -> Result<usize> {
     Ok(client.inspect("name").await?.holders.len())
 }
 
-/// A method that locks calls another that locks the same name.
+/// A method that locks calls another one that locks the same name.
 #[tokio::test]
 async fn nested_calls_get_in_and_nobody_else_until_the_last_has_left() -> Result<()> {
     let server = Server::start().await?;
@@ -138,7 +138,7 @@ async fn a_long_inner_lease_does_not_keep_the_name_once_it_has_left() -> Result<
         .await?;
     ensure!(inner.release().await? == Released::StillHeld(1));
     outer.lost().await;
-    // The key itself lives on, its claims do not.
+    // The key itself lives on, but its claims do not.
     let begun = tokio::time::Instant::now();
     drop(lock.acquire().owner(&stranger).await?);
     ensure!(
@@ -217,7 +217,7 @@ async fn the_kinds_refuse_each_others_names() -> Result<()> {
     Ok(())
 }
 
-/// The owner travels to a child process as text; the child is killed on the spot.
+/// The owner is passed to a child process as text; the child is then killed.
 #[tokio::test]
 async fn a_child_process_reenters_and_its_death_ends_only_its_own_claim() -> Result<()> {
     let server = Server::start().await?;
@@ -232,7 +232,7 @@ async fn a_child_process_reenters_and_its_death_ends_only_its_own_claim() -> Res
     ensure!(held == format!("held {}", outer.fencing_token()), "{held}");
     ensure!(holds(&client).await? == 2);
     child.kill().await?;
-    // Its lease of 500 ms ends by itself: then a release of the outer one frees the lock.
+    // Its lease of 500 ms ends by itself; releasing the outer one then frees the lock.
     tokio::time::sleep(Duration::from_millis(600)).await;
     outer.verify().await?;
     ensure!(outer.release().await? == Released::Free);

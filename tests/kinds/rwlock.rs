@@ -1,4 +1,4 @@
-//! The read-write lock: who holds together, who waits for whom, and what the tokens say.
+//! The read-write lock: which claims hold together, which wait for which, and what the tokens mean.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use crate::support;
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// So much shorter than a heartbeat that what comes within it came by a message.
+/// So much shorter than a heartbeat that an earlier grant must have come by message.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// The same lock of two clients on one embedded engine.
+/// The same lock from two clients on one embedded engine.
 pub(crate) async fn two() -> Result<(RwLock, RwLock)> {
     let store = MemoryStore::new();
     let lock = async || anyhow::Ok(RwLock::new(&support::client(&store, TTL).await?, "name"));
     Ok((lock().await?, lock().await?))
 }
 
-/// Waits until so many stand in the queue.
+/// Waits until this many claims are queued.
 async fn queued(lock: &RwLock, number: u64) -> Result<()> {
     let all = async {
         while lock.queue_len().await? != number {
@@ -38,7 +38,7 @@ async fn queued(lock: &RwLock, number: u64) -> Result<()> {
     timeout(TTL, all).await?
 }
 
-/// Somebody who waits to read, as the `place`th in the queue.
+/// A waiter to read, at this place in the queue.
 async fn reader(lock: &RwLock, place: u64) -> Result<JoinHandle<lockkeeper::Result<ReadGuard>>> {
     let waiting = tokio::spawn(lock.read().into_future());
     queued(lock, place).await?;
@@ -141,7 +141,7 @@ async fn a_writer_gets_in_after_the_readers_before_it_though_readers_come_withou
         sleep(Duration::from_millis(23)).await;
         let asked = Instant::now();
         let guard = here.write().wait_for(TTL).await?;
-        // The longest of those who read then.
+        // The longest lease of the present readers.
         ensure!(
             asked.elapsed() <= Duration::from_millis(15),
             "{:?}",
@@ -192,7 +192,7 @@ async fn an_owner_that_reads_reads_again_past_a_waiting_writer() -> Result<()> {
     let writer = tokio::spawn(there.write().into_future());
     queued(&here, 1).await?;
     let inner = outer.reenter().await?;
-    // By another client too, which knows the owner by its text.
+    // Also through another client, which knows the owner by its text.
     let owner = outer.owner().to_string().parse()?;
     let third = there.read().owner(&owner).wait_for(AT_ONCE).await?;
     for guard in [&inner, &third] {
@@ -261,7 +261,7 @@ async fn a_read_that_outlives_the_write_around_it_lets_readers_in_with_a_larger_
     let waiting = reader(&there, 1).await?;
     ensure!(writing.release().await? == Released::StillHeld(1));
     let late = timeout(AT_ONCE, waiting).await???;
-    // Or a resource could not tell the writer, if it is only paused, from those who have read since.
+    // Otherwise a resource could not distinguish the writer, if it is only paused, from later readers.
     ensure!(late.fencing_token() > token && inside.fencing_token() == token);
     let again = inside.reenter().await?;
     ensure!(again.fencing_token() == token);
@@ -327,7 +327,7 @@ async fn a_reader_killed_on_the_spot_lets_the_writer_in_after_its_own_ttl() -> R
         let end = std::time::Instant::now() + Duration::from_secs(3);
         while std::time::Instant::now() < end {
             match living.verify().await {
-                // On a busy machine an answer may come too late, which changes nothing.
+                // On a busy machine a reply may come too late, which changes nothing.
                 Err(error) if error.is_transient() => living.ensure_held()?,
                 verified => verified?,
             }
@@ -342,7 +342,7 @@ async fn a_reader_killed_on_the_spot_lets_the_writer_in_after_its_own_ttl() -> R
     Ok(())
 }
 
-/// What a resource does that refuses smaller tokens than it has seen.
+/// A resource that refuses tokens smaller than the largest it has seen.
 struct Resource(FencingToken);
 
 impl Resource {
@@ -370,7 +370,7 @@ async fn a_writer_that_wakes_after_others_have_read_is_refused_by_its_token() ->
         !resource.takes(paused.fencing_token()),
         "others have read since"
     );
-    // And a reader that wakes after somebody has written: what it would write back is stale.
+    // The same for a reader that wakes after a write: what it would write back is stale.
     let stale = reading.fencing_token();
     reading.release().await?;
     let writing = here.write().await?;
@@ -385,7 +385,7 @@ async fn readers_that_are_revoked_are_told_and_nobody_joins_them() -> Result<()>
     let client = support::client(&store, TTL).await?;
     let lock = RwLock::new(&client, "name");
     let (one, other) = (lock.read().await?, lock.read().await?);
-    // With its first grant the client begins to listen, in the background.
+    // With its first grant the client subscribes in the background.
     sleep(AT_ONCE).await;
     ensure!(client.revoke("name").await? == 2);
     ensure!(one.lost().await.reason == LossReason::Revoked);

@@ -1,4 +1,4 @@
-//! The semaphore: at most so many permits at a time, the order of asking, and a limit that all clients share.
+//! The semaphore: a limited number of permits at a time, arrival order, and a limit that all clients share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ use crate::support::client;
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
 
-/// Waits until so many stand in the queue.
+/// Waits until this many claims are queued.
 async fn queued(semaphore: &Semaphore, number: u64) -> Result<()> {
     timeout(SOON, async {
         while semaphore.state().await?.map_or(0, |it| it.waiters) != number {
@@ -32,7 +32,7 @@ async fn queued(semaphore: &Semaphore, number: u64) -> Result<()> {
     .await?
 }
 
-/// Lets it wait for its permits, as the one of this number in the queue.
+/// Lets it wait for its permits at this place in the queue.
 async fn waiting(
     semaphore: &Semaphore,
     number: u64,
@@ -121,7 +121,7 @@ async fn the_permits_of_a_dead_holder_come_back_with_its_lease() -> Result<()> {
     let next = timeout(TTL, next).await???;
     ensure!(next.fencing_token() > dead.fencing_token());
     ensure!(lives.available().await? == 0);
-    // What it took is given back once.
+    // Its permit is given back once.
     drop(dead);
     next.release().await?;
     one.release().await?;
@@ -178,7 +178,7 @@ async fn each_claim_has_a_token_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// Counts how often another limit was told of, and keeps the last.
+/// Counts reports of another limit, and keeps the last one.
 #[derive(Debug, Default)]
 struct Limits {
     told: AtomicU32,
@@ -221,7 +221,7 @@ async fn the_limit_of_those_who_hold_stands_and_others_are_told_once() -> Result
         matches!(refused, Err(Error::OverLimit { limit: 2, .. })),
         "{refused:?}"
     );
-    // Another one is news.
+    // A new limit is reported again.
     ensure!(of_two.set_limit(3).await?);
     let third = timeout(SOON, third).await???;
     let fourth = waiting(&of_five, 1).await?;
@@ -246,7 +246,7 @@ async fn a_lowered_limit_takes_nothing_from_those_who_hold() -> Result<()> {
     let four = waiting(&semaphore.permits(4), 1).await?;
     let one = waiting(&semaphore, 2).await?;
     ensure!(semaphore.set_limit(2).await?);
-    // Which can never come in now, and must not stop the others.
+    // This one can never be granted now, and must not block the others.
     let four = timeout(SOON, four).await??;
     ensure!(
         matches!(four, Err(Error::OverLimit { limit: 2, .. })),
@@ -277,7 +277,7 @@ async fn a_raised_limit_lets_in_those_who_wait() -> Result<()> {
     let before = tokio::time::Instant::now();
     ensure!(semaphore.set_limit(3).await?);
     let (second, third) = (second.await??, third.await??);
-    // By messages, and not by a heartbeat.
+    // By messages, not by a heartbeat.
     ensure!(
         before.elapsed() < Duration::from_secs(1),
         "{:?}",
@@ -292,7 +292,7 @@ async fn a_raised_limit_lets_in_those_who_wait() -> Result<()> {
     Ok(())
 }
 
-/// Two processes, of an old version that says five and a new one that says eight.
+/// Two processes: an old version with a limit of five and a new one with eight.
 #[tokio::test]
 async fn a_rolling_deploy_changes_the_limit_and_back() -> Result<()> {
     let server = Server::start().await?;
@@ -308,13 +308,13 @@ async fn a_rolling_deploy_changes_the_limit_and_back() -> Result<()> {
     for held in 1..=3 {
         ensure!(new.tell("acquire").await? == format!("held {held}"));
     }
-    // The old version works by it too.
+    // The old version follows the new limit.
     ensure!(old.tell("release").await? == "held 4");
     ensure!(old.tell("acquire").await? == "held 5");
     for who in [&mut old, &mut new] {
         ensure!(who.tell("acquire").await? == "busy");
     }
-    // And back: nobody loses what he has.
+    // And back: no holder loses its permits.
     ensure!(old.tell("limit 5").await? == "set");
     let state = seen.state().await?.context("it is held")?;
     ensure!((state.limit, state.held) == (5, 8), "{state:?}");
@@ -325,7 +325,7 @@ async fn a_rolling_deploy_changes_the_limit_and_back() -> Result<()> {
     ensure!(new.tell("acquire").await? == "busy");
     ensure!(old.tell("release").await? == "held 4");
     ensure!(new.tell("acquire").await? == "held 1");
-    // When nobody is left it is that of the next.
+    // Without any holder, the limit is the next client's.
     ensure!(new.tell("release").await? == "held 0");
     for held in (0..4).rev() {
         ensure!(old.tell("release").await? == format!("held {held}"));

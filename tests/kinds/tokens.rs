@@ -1,4 +1,4 @@
-//! Fencing tokens under clocks that step, keys that hold garbage, and claims that come back.
+//! Fencing tokens with clocks that step, keys that hold garbage, and claims that come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn a_client_never_accepts_a_token_below_one_it_has_seen() {
     let server = MemoryStore::new();
     let client = client(&server);
     let first = token(&client, "name").await;
-    // A server that lost everything, with a clock behind that of the one before.
+    // A server that has lost everything, with a clock behind its predecessor's.
     server
         .command(&["DEL", &counter("name").unwrap()])
         .await
@@ -110,7 +110,7 @@ async fn garbage_in_a_fence_stops_no_lock_and_spreads_to_no_other() {
     }
 }
 
-/// Two copies of one acquire are on their way; the server loses its data between them.
+/// Two copies of one acquire are in flight; the server loses its data between them.
 #[tokio::test(start_paused = true)]
 async fn a_stray_acquire_does_not_bring_a_lost_lease_back() {
     let server = MemoryStore::new();
@@ -161,13 +161,13 @@ async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the
     let outlived = guard.run(tokio::time::sleep(TTL * 5)).await;
     assert!(outlived.is_ok(), "{outlived:?}");
     guard.verify().await.unwrap();
-    // Longer than the fence of a grant is remembered, verified in between.
+    // Verified repeatedly, for longer than the fence of a grant is remembered.
     for _ in 0..300 {
         tokio::time::sleep(Duration::from_secs(3)).await;
         guard.verify().await.unwrap();
     }
     assert_eq!(store.sent(&lock::RENEW), 0, "only the acquire is repeated");
-    // Lost by the server and brought back by nobody: the next repeat draws another token.
+    // The server loses it, and no request brings it back: the next repeat draws another token.
     server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
     server
         .command(&["DEL", &counter("name").unwrap()])
@@ -187,7 +187,7 @@ async fn a_counter_with_a_large_number_reaches_no_other() {
     token(&one, "bad").await;
     let spread = token(&one, "clean").await;
     assert!(spread < clean + DAY, "the large token has spread");
-    // Nor by way of the name to another client, and from there on.
+    // The token does not spread through the name to another client either.
     assert!(token(&other, "clean").await > spread);
     assert!(token(&other, "third").await < clean + DAY);
 }

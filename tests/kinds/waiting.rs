@@ -1,4 +1,4 @@
-//! Waiting in the corners: futures that are not polled, wakers that drop, servers that say nothing, messages refused.
+//! Edge cases of waiting: futures that are not polled, wakers that drop tasks, silent servers, refused messages.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex as Cell};
@@ -24,7 +24,8 @@ fn polls(server: &MemoryStore) -> Client {
     faulty_polling(server, TTL).unwrap().0
 }
 
-/// Nobody tells of the end of another library's hold. One of a client's waiters asks, whatever their number, and they come in soon.
+/// The end of another library's hold sends no message. One of a client's waiters polls, whatever their number, and they are
+/// granted soon.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_another_library_holds_is_asked_for_every_100_ms() {
     for expiry in [&[][..], &["PX", "600000"]] {
@@ -89,7 +90,7 @@ async fn a_poller_that_is_not_polled_does_not_starve_the_others() {
         "{:?}",
         begun.elapsed()
     );
-    // It has lost its place, not its claim.
+    // It has lost its place, but not its claim.
     drop(tokio::time::timeout(TTL, idle).await.unwrap().unwrap());
 }
 
@@ -103,7 +104,7 @@ async fn a_poller_that_is_not_polled_in_the_middle_of_a_look_does_not_starve_the
     store.plan(&lock::ACQUIRE, Fate::Pass);
     store.plan(&lock::ACQUIRE, Fate::Pass);
     store.plan(&lock::ACQUIRE, Fate::LoseRequest);
-    // Two looks by itself, the third for the message, whose request is under way when it is polled no more.
+    // Two polls by itself and a third for the message; that request is in flight when it is polled no more.
     let _ = tokio::time::timeout(Duration::from_millis(50), &mut idle).await;
     guard.release().await.unwrap();
     let _ = tokio::time::timeout(Duration::from_millis(50), &mut idle).await;
@@ -132,7 +133,7 @@ async fn a_waker_that_drops_its_future_locks_nothing_up() {
     let client = polls(&server);
     let lock = Mutex::new(&client, "name");
     let guard = Mutex::new(&polls(&server), "name").acquire().await.unwrap();
-    // Subscribes, so that the next wake comes by message.
+    // Subscribes, so that the next wake-up comes by message.
     let _ = tokio::time::timeout(Duration::from_millis(50), lock.acquire()).await;
     let inner = lock.clone();
     let mut future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
@@ -171,8 +172,8 @@ async fn all_waiters_of_a_client_give_up_an_unreachable_server_together() {
     let begun = Instant::now();
     for waiter in waiters {
         let (failed, at) = waiter.await.unwrap();
-        // A safety poll (5 s) finds out that the server is gone; a second poller looks beside the first when that has
-        // looked for 5 s in vain; one ttl later all give up.
+        // A safety poll (5 s) finds out that the server is gone; a second poller polls beside the first after that has polled
+        // for 5 s in vain; one ttl later all give up.
         let after = at - begun;
         assert!(failed && after < Duration::from_secs(10) + TTL, "{after:?}");
     }
@@ -323,7 +324,7 @@ async fn a_waiter_that_no_message_reaches_looks_when_the_lease_has_ended() {
     {
         tokio::task::yield_now().await;
     }
-    // The heartbeat that follows the subscription may still be on its way: it must find the lock held.
+    // The heartbeat after the subscription may still be in flight: it must find the lock held.
     tokio::time::sleep(Duration::from_millis(200)).await;
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap();
@@ -358,7 +359,7 @@ async fn a_loop_that_releases_and_acquires_in_one_task_starves_nobody_on_memory(
     let mut guard = lock.acquire().await.unwrap();
     let waiting =
         tokio::spawn(async move { Mutex::new(&waiter, "name").acquire().await.map(drop) });
-    // It listens by then.
+    // It is subscribed by then.
     tokio::time::sleep(Duration::from_millis(10)).await;
     for _ in 0..4 {
         guard.release().await.unwrap();

@@ -1,5 +1,5 @@
-//! One lock for programs of another library and for ours, which all of them want all the time. Under it each reads a number twice and
-//! writes it back with one more: whoever else was inside meanwhile shows.
+//! One lock under constant contention from programs of another library and ours. Under the lock, each reads a number twice and
+//! writes it back plus one, which reveals anyone else inside.
 
 use std::time::Duration;
 
@@ -15,30 +15,30 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::polling;
 
-/// How often the lock is acquired, by both sides together.
+/// How often both sides together acquire the lock.
 const ACQUISITIONS: usize = 10_000;
 
-/// So many clients of each side want it, with so many tasks each. Of a Redlock one: each client asks all servers, and more would seldom
-/// leave a majority to anybody.
+/// The number of clients on each side, and of tasks per client. For a Redlock, one task: each client asks all servers, and
+/// more tasks would rarely leave a majority to any of them.
 const CLIENTS: usize = 2;
 const TASKS: usize = 2;
 
-/// How long a task pauses before it wants the lock again, ms at most: without that whoever releases it would be there first.
+/// The longest pause before a task wants the lock again, ms. Without it the releasing task would always be first.
 const PAUSE: u64 = 4;
 
-/// A server that has been started takes part in a Redlock when it is older than a lease of ours.
+/// A started server takes part in a Redlock once it is older than one of our leases.
 const TTL: Duration = Duration::from_secs(2);
 
-/// For all of it, on a machine that has other work.
+/// The time for everything, on a machine with other work.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The folder of the program over the client in `examples/other-languages/python`, whose locks are ours.
+/// The folder of the program around the client in `examples/other-languages/python`, which uses our format.
 const CLIENT: &str = "python-client";
 
 const NAME: &str = "invoice:42";
 const COUNT: &str = "invoice:42:count";
 
-/// What theirs do, and what ours do.
+/// The work of each side.
 #[derive(Debug, Clone, Copy)]
 struct Mix {
     folder: &'static str,
@@ -115,7 +115,7 @@ async fn mix(mix: Mix) -> Result<()> {
         "proved {ACQUISITIONS} acquisitions beside other libraries\n{} {} {}: ours came after theirs {met} times, theirs after ours {their_met} times, in {} s",
         program.name, program.version, mix.kind, theirs["seconds"],
     );
-    // Otherwise one side had it all to itself while the other waited.
+    // Otherwise one side had the lock to itself while the other waited.
     ensure!(met > 100 && their_met > 100, "{met}, {their_met}");
     program.stop().await?;
     for client in clients {
@@ -124,12 +124,12 @@ async fn mix(mix: Mix) -> Result<()> {
     Ok(())
 }
 
-/// The words that start the program of a folder; `None` if it cannot be tried, which is said.
+/// The command line of a folder's program; `None`, after a message, if it cannot be tried.
 pub(super) fn words(folder: &str) -> Result<Option<Vec<String>>> {
     if folder != CLIENT {
         return peer::built(folder);
     }
-    // It needs redis-py, and nothing else that is built.
+    // It needs redis-py and nothing else that must be built.
     let words = peer::built("redis-py")?;
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/python-client/peer.py");
     let words = words.and_then(|words| words.into_iter().next());
@@ -163,7 +163,7 @@ fn waits(answer: &Value) -> Result<Vec<&Vec<Value>>> {
     waits.collect::<Option<_>>().context("no waits of a client")
 }
 
-/// What the programs of others do, too; how often somebody else had been there last.
+/// Does the same as the other programs. Returns how often another side had added last.
 async fn counted<L: Lock>(lock: L, mut redis: MultiplexedConnection, times: usize) -> Result<u64> {
     let mut met = 0;
     for _ in 0..times {

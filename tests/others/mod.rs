@@ -1,5 +1,5 @@
-//! Locks of other libraries and ours, on the same names at the same time, and other clients of ours. The programs are those in `peers/`;
-//! `cargo xtask prove` builds them.
+//! Our locks on the same names and at the same time as locks of other libraries, and other clients of our own format. The
+//! programs are in `peers/`; `cargo xtask prove` builds them.
 
 mod live;
 mod python;

@@ -1,4 +1,4 @@
-//! The client in `examples/other-languages/python` beside ours, on the names of ours: what every client of the format must do.
+//! The client in `examples/other-languages/python` beside ours, on the same names: what every client of the format must do.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use super::live::words;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Of waiters whose heartbeats are three times as rare as that is long: what comes sooner is told by a message.
+/// A waiter ttl so long that heartbeats, three per ttl, are rare: an earlier grant must have come by message.
 const SELDOM: Duration = Duration::from_secs(90);
 
 const TTL: Duration = Duration::from_secs(1);
 
-/// A server, a client in Python and one of ours, whose waiters live for so long without a word.
+/// A server, a client in Python and two of ours, with this waiter ttl.
 struct Both {
     server: Server,
     python: Program,
     ours: Client,
-    /// Another one of ours: the waiters of one client hand a mutex over among themselves.
+    /// A second client of ours, because the waiters of one client hand a mutex over among themselves.
     other: Client,
 }
 
 impl Both {
-    /// `None` if there is no Python for it, which is said.
+    /// Returns `None`, after a message, if there is no Python for it.
     async fn start(waiter_ttl: Duration) -> Result<Option<Self>> {
         let Some(words) = words("python-client")? else {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Both {
         }))
     }
 
-    /// Has the client in Python take a step of its acquisition of this number.
+    /// Makes the client in Python do one step of the acquisition with this number.
     async fn step(&mut self, step: &str, number: u32) -> Result<Value> {
         let order = json!({ "do": step, "number": number });
         self.python.work(&order, SOON).await
@@ -69,7 +69,7 @@ impl Both {
         granted["token"].as_u64().context("no token")
     }
 
-    /// Until so many wait in the queue.
+    /// Waits until this many claims wait in the queue.
     async fn queued(&self, waiters: usize) -> Result<()> {
         let queued = async {
             while self.ours.waiters("name", 10).await?.len() != waiters {

@@ -1,4 +1,4 @@
-//! How soon a waiter of ours comes in when another library releases, which tells nobody.
+//! How soon one of our waiters is granted a lock after another library, which sends no message, releases it.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use crate::support::polling;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Longer than a test: whoever comes in sooner has been told.
+/// Longer than a test: an earlier grant must have been notified.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// Where the server tells of the key.
+/// The channel on which the server reports events of the key.
 const CHANNEL: &str = "__keyspace@0__:name";
 
 async fn notifying() -> Result<Server> {
@@ -24,7 +24,7 @@ async fn notifying() -> Result<Server> {
     Ok(server)
 }
 
-/// How many listen for what happens to the key.
+/// The number of subscribers to events of the key.
 async fn listeners(server: &Server) -> Result<String> {
     let answer = server.command(&["PUBSUB", "NUMSUB", CHANNEL]).await?;
     Ok(format!("{answer:?}"))
@@ -50,7 +50,7 @@ async fn a_notification_of_the_server_wakes_a_waiter_behind_another_library() ->
         server.command(&["SET", "name", "theirs"]).await?;
         let waiting = tokio::spawn(lock.acquire().into_future());
         listened_to(&server).await?;
-        // Neither its lease that goes on nor a lock of another name is a reason to look.
+        // A renewed lease or a lock with another name is no reason to poll.
         server.command(&["PEXPIRE", "name", "500000"]).await?;
         server.command(&["DEL", "other"]).await?;
         server.command(release).await?;
@@ -85,7 +85,7 @@ async fn nobody_listens_for_keys_unless_told_to_or_where_names_are_our_own() -> 
     Ok(())
 }
 
-/// How soon, in the middle: by polling as it is set by default, by polling every 50 ms, and told by the server.
+/// The median delay: polling by default settings, polling every 50 ms, and notified by the server.
 #[tokio::test]
 #[ignore = "long: a hundred releases of another library for each setting"]
 async fn a_release_of_another_library_is_found_in_the_time_that_is_set() -> Result<()> {
@@ -107,7 +107,7 @@ async fn a_release_of_another_library_is_found_in_the_time_that_is_set() -> Resu
     Ok(())
 }
 
-/// A hundred times from the answer to another library's release to the grant of ours.
+/// Measures a hundred times from the reply to another library's release to our grant.
 async fn wakes(server: &Server, settings: ClientBuilder, told: bool) -> Result<Vec<Duration>> {
     let client = lockkeeper::connect_with(&server.url(), settings).await?;
     let lock = Mutex::new(&client, "name");
@@ -124,7 +124,7 @@ async fn wakes(server: &Server, settings: ClientBuilder, told: bool) -> Result<V
         if told {
             listened_to(server).await?;
         }
-        // Any moment between two looks.
+        // A random moment between two polls.
         sleep(Duration::from_millis(fastrand::u64(100..300))).await;
         server.command(&["DEL", "name"]).await?;
         let released = Instant::now();

@@ -1,10 +1,10 @@
-//! Searches, simulated histories and recorded ones, and the mistakes that they must find.
+//! Searches, simulated histories and recorded histories, and the mistakes that they must find.
 
 mod random_operations;
 mod recorded;
 mod redlock_mutants;
 
-// Their helpers unwrap, which the lints allow in what is compiled for tests alone.
+// Their helpers unwrap, which the lints allow only in code that is compiled for tests.
 #[cfg(test)]
 mod rounds;
 #[cfg(test)]

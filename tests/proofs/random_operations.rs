@@ -1,4 +1,4 @@
-//! Requests in orders drawn at random, each answer compared with what a simple model of a name says.
+//! Requests in random order, each reply compared with a simple model of a name.
 
 use std::time::Duration;
 
@@ -16,15 +16,16 @@ const SOON: Duration = Duration::from_secs(10);
 /// One claim as the server must see it.
 #[derive(Debug, Clone, Default)]
 struct Seen {
-    /// Until when it holds, ms.
+    /// When its lease ends, ms.
     lease: u64,
     token: u64,
-    /// Until when the mark of its last leave stands.
+    /// When the tombstone of its last release expires.
     mark: Option<u64>,
 }
 
-/// Any request of any claim at any time, repeated or late, as long as it lives once: nobody holds beside another owner, in a
-/// kept name or after a forced release, what is revoked stays so, tokens grow, and every key ends with what it holds.
+/// Any request of any claim at any time, repeated or late, as long as each claim lives once. No claim holds beside another
+/// owner's, during a cooldown or after a forced release; a revoked claim stays revoked; tokens grow; and every key expires
+/// with what it stores.
 #[tokio::test(start_paused = true)]
 async fn no_order_of_requests_lets_two_hold_or_a_revoked_one_back() -> Result<()> {
     for seed in 0..400 {
@@ -60,7 +61,7 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
     for request in 1..120 {
         sleep(Duration::from_millis(random(300))).await;
         let now = u64::try_from(begun.elapsed().as_millis())?;
-        // In the very millisecond of an end the server may see it on either side.
+        // In the exact millisecond of an end, the server may see it on either side.
         let ends = claims
             .iter()
             .flat_map(|claim| [Some(claim.lease), claim.mark]);
@@ -86,7 +87,7 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                 if spent {
                     claims[one].mark = None;
                     claims[one].token = 0;
-                    // Its time is over: from here on the number stands for another claim.
+                    // Its time is over: from here on the number is used for another claim.
                     continue;
                 }
                 let token = if random(2) == 0 { 0 } else { claims[one].token };
@@ -165,7 +166,7 @@ async fn random_requests(seed: u64, story: &mut Vec<String>) -> Result<()> {
                     claims[one].lease = 0;
                 }
                 if outcome == "RELEASED" && !held && field(1) == 0 {
-                    // A repetition by a holder that counts the shortest time as over.
+                    // A repetition by a holder whose minimum hold time has passed by its own count.
                     ensure!(keep == 0 || kept <= now, "freed too soon");
                     kept = 0;
                 }

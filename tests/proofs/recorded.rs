@@ -1,7 +1,7 @@
-//! Locks of all kinds at once on real servers that are stopped and killed, by clients that are killed, closed and cut off, for
-//! fifteen seconds each or for longer by `LOCKKEEPER_LOAD_SECONDS`; and which leases were valid meanwhile. `cluster_load.rs` lets
-//! the same tasks work on a cluster. Under load without faults, for five seconds: readers and writers here, sets of names that are
-//! taken together in `recorded/sets.rs`.
+//! Locks of all kinds at once on real servers that are stopped and killed, by clients that are killed, closed and cut off, and
+//! a record of which leases were valid: for fifteen seconds each, or longer with `LOCKKEEPER_LOAD_SECONDS`.
+//! `topologies/cluster.rs` runs the same tasks on a cluster. Under load without faults, for five seconds: readers and writers
+//! in this file, sets of names that are taken together in `recorded/sets.rs`.
 
 mod sets;
 
@@ -27,10 +27,10 @@ use crate::faults::processes::Holder;
 /// Names of each kind.
 const NAMES: usize = 2;
 
-/// How many processes work in this one, and how many of their own are killed.
+/// How many processes are simulated inside this one, and how many real ones are killed.
 const PROCESSES: usize = 2;
 
-/// The first two keep locks of their own; the others may lose what they know of a Redlock.
+/// The first two servers have single locks; the others may lose their data of a Redlock.
 const SERVERS: usize = 5;
 
 fn end() -> Instant {
@@ -41,7 +41,7 @@ fn millis(most: u64) -> Duration {
     Duration::from_millis(fastrand::u64(..most))
 }
 
-/// Lets each process do each job until the time is over.
+/// Makes each process do each job until the time is over.
 fn set_to_work(
     processes: &[Process],
     jobs: &[Job],
@@ -58,7 +58,7 @@ fn set_to_work(
     tasks
 }
 
-/// By which way a process reaches each server.
+/// A process's way to each server.
 struct Ways(Vec<Proxy>);
 
 impl Ways {
@@ -81,7 +81,7 @@ impl Ways {
         Ok(clients)
     }
 
-    /// Something befalls one of them, its connection for commands or the one for messages.
+    /// Causes a fault on one of them, on the connection for commands or the one for messages.
     async fn suffer(&self) {
         let proxy = &self.0[fastrand::usize(..self.0.len())];
         let direction = fastrand::choice([Direction::ToServer, Direction::ToClient]);
@@ -106,7 +106,7 @@ impl Ways {
             _ => {
                 proxy.black_hole(direction);
                 sleep(millis(1_500)).await;
-                // What follows on a connection of which something is lost never arrives.
+                // After a loss, the rest of that connection never arrives either.
                 proxy.reset_all();
             }
         }
@@ -115,7 +115,7 @@ impl Ways {
     }
 }
 
-/// One after the other is stopped for a while, or forgets a Redlock; says how often.
+/// Stops one server after the other for a while, or makes it forget a Redlock. Returns how often each happened.
 async fn servers_suffer(servers: &mut [Server], end: Instant) -> Result<[usize; 2]> {
     let (mut stopped, mut emptied) = (0, 0);
     while Instant::now() < end {
@@ -125,7 +125,7 @@ async fn servers_suffer(servers: &mut [Server], end: Instant) -> Result<[usize; 
             emptied += 1;
         } else {
             servers[place].freeze()?;
-            // Now and then for longer than a lease.
+            // Sometimes for longer than a lease.
             sleep(millis(if fastrand::u8(..5) == 0 { 4_000 } else { 800 })).await;
             servers[place].thaw()?;
             stopped += 1;
@@ -135,7 +135,7 @@ async fn servers_suffer(servers: &mut [Server], end: Instant) -> Result<[usize; 
     Ok([stopped, emptied])
 }
 
-/// Closes the clients of a process while it works, and gives it others; says how often.
+/// Closes the clients of a process while it works and replaces them. Returns how often.
 async fn clients_close(
     process: &Process,
     ways: &Ways,
@@ -156,8 +156,7 @@ async fn clients_close(
     }
 }
 
-/// One process after the other, each of which is stopped for a while, perhaps for longer than its leases last, and killed; says
-/// how many.
+/// Stops one process after the other for a while, perhaps longer than its leases last, and kills it. Returns how many.
 async fn processes_die(ways: &Ways, records: &Records, end: Instant) -> Result<usize> {
     let names = NAMES.to_string();
     let seconds = (duration().as_secs() * 2 + 60).to_string();
@@ -182,7 +181,7 @@ async fn processes_die(ways: &Ways, records: &Records, end: Instant) -> Result<u
     Ok(killed)
 }
 
-/// Writes down for so long what another process says of its leases.
+/// Records another process's reports of its leases for this long.
 async fn hear(holder: &mut Holder, records: &Records, time: Duration) -> Result<()> {
     let until = tokio::time::Instant::now() + time;
     while let Ok(line) = tokio::time::timeout_at(until, holder.line()).await {
@@ -252,15 +251,15 @@ async fn on_servers_that_lose_nothing_no_two_are_valid_whatever_befalls_everybod
     Ok(())
 }
 
-/// The primary dies with what it has granted last, is stopped, or replaced while it is well; then the other one has its place,
-/// and it becomes the replica.
+/// The primary dies with its last grants, is frozen, or is replaced while healthy. The other server takes over, and it becomes
+/// the replica.
 async fn primary_fails(watched: &mut Watched, records: &Records, how: usize) -> Result<()> {
     let primary = watched.primary().await?;
     let other = 1 - primary;
     records.may_lose(records.names().map(str::to_owned).collect());
     match how % 3 {
         0 => {
-            // What it grants in its last moments is lost.
+            // The grants of its last moments are lost.
             watched.cut_off(primary).await?;
             sleep(millis(600)).await;
             watched.kill(primary).await?;
@@ -323,7 +322,7 @@ async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_ne
     nothing_remains(&watched).await
 }
 
-/// How many processes read and write, and with how many tasks each.
+/// How many processes read and write, and how many tasks each has.
 const SHARING: (usize, usize) = (4, 16);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -351,7 +350,7 @@ async fn readers_and_writers_of_many_processes_never_meet() -> Result<()> {
     let mut processes = JoinSet::new();
     for _ in 0..SHARING.0 {
         let mut holder = Holder::start(&["share", &server.url(), &tasks, &seconds])?;
-        // All at once: a process that cannot say what it held would go on holding.
+        // All at once: a process that cannot print would keep holding.
         processes.spawn(async move { holder.rest().await });
     }
     let records = Records::of(&[Job::Read(0)]);

@@ -1,4 +1,4 @@
-//! Mistakes that others have made with this algorithm, made on purpose: each breaks a rule that holds without it.
+//! Mistakes that others have made with this algorithm, repeated on purpose: each breaks a rule that holds without it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 const TTL: Duration = Duration::from_secs(10);
 const MAIN: &str = "lockkeeper:name";
 
-/// Five servers, and two processes with a network each.
+/// Five servers, and two processes with their own networks.
 struct World {
     servers: Vec<MemoryStore>,
     links: [Vec<Arc<FaultyStore>>; 2],
@@ -27,7 +27,7 @@ impl World {
     fn new() -> Result<Self> {
         let servers: Vec<_> = (0..5).map(|_| MemoryStore::new()).collect();
         for (place, server) in servers.iter().enumerate() {
-            // So far apart that no two give the same token of themselves, nor follow what is proposed.
+            // So far apart that no two servers draw the same token, nor follow a proposal.
             server.step_clock(i64::try_from(place)? * 2000);
         }
         let links = [0, 1].map(|_| {
@@ -64,10 +64,10 @@ async fn no_two_hold_when_the_network_is_divided() -> Result<()> {
     Ok(())
 }
 
-/// Between the grants and the write-backs the claims vanish from a majority, which others take.
+/// Between the grants and the write-backs the claims vanish from a majority, which others then take.
 async fn no_two_hold_when_claims_vanish_before_the_write_back() -> Result<()> {
     let world = World::new()?;
-    // With a client's first grant it asks once more whether it holds, as soon as it listens: this one listens already.
+    // With its first grant a client subscribes and then asks once more whether it holds; this client has done that.
     world.locks[0].acquire().await?.release().await?;
     // The clocks pass the token that was written back.
     sleep(TTL).await;
@@ -88,7 +88,7 @@ async fn no_two_hold_when_claims_vanish_before_the_write_back() -> Result<()> {
     Ok(())
 }
 
-/// The server with the largest token is out of reach of the next.
+/// The next process cannot reach the server with the largest token.
 async fn tokens_increase_from_one_majority_to_the_next() -> Result<()> {
     let world = World::new()?;
     let one = world.locks[0].acquire().await?;
@@ -100,7 +100,7 @@ async fn tokens_increase_from_one_majority_to_the_next() -> Result<()> {
     Ok(())
 }
 
-/// The releases of a round that failed arrive after the next round was granted.
+/// The releases of a failed round arrive after the next round was granted.
 async fn a_late_release_of_one_round_does_not_end_the_next() -> Result<()> {
     let world = World::new()?;
     for link in &world.links[0][..3] {
@@ -129,7 +129,7 @@ async fn a_release_frees_every_server_that_answers() -> Result<()> {
     Ok(())
 }
 
-/// The rule holds, and the mutant breaks it.
+/// Checks that the rule holds, and that the mutant breaks it.
 fn is_caught<F: Future<Output = Result<()>>>(mutant: Mutant, rule: impl Fn() -> F) -> Result<()> {
     let run = || {
         let mut runtime = Builder::new_current_thread();

@@ -1,4 +1,5 @@
-//! Every state of every kind within small bounds; and mistakes in the scripts and the engine, which the same searches must catch.
+//! Every state of every kind within small bounds, and mistakes in the scripts and the engine, which the same searches must
+//! catch.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -19,7 +20,7 @@ pub(crate) fn holds_everywhere(scope: &Scope) -> Result<()> {
     Ok(())
 }
 
-/// A test of the short searches of a kind, and one of those that every change must pass.
+/// Defines two tests for a kind: its short searches, and the ones that every change must pass.
 macro_rules! searches {
     ($($kind:ident: $short:ident, $long:ident;)*) => {
         $(
@@ -72,14 +73,14 @@ fn every_rule_of_a_latch_holds_in_every_state() -> Result<()> {
     Ok(())
 }
 
-/// The rule that a search finds broken.
+/// The rule that a search for this mistake finds broken.
 pub(crate) fn caught_by(searched: &Searched) -> Result<Option<Rule>> {
     let (scope, report) = searched.hunt()?;
     println!("{}: {scope}\n{report}\n", searched.mistake.name());
     Ok(report.violation.map(|trace| trace.violation.rule))
 }
 
-/// One of each scope, for all together take minutes.
+/// One mistake per scope, because all of them take minutes.
 #[test]
 fn a_mistake_in_a_script_is_caught() -> Result<()> {
     let all = searched::all();
@@ -111,7 +112,7 @@ fn every_mistake_is_caught_and_every_rule_catches_one() {
     println!("proved {} hunts of mutants", mistakes.len());
     let survivors = survivors.into_inner().unwrap();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
-    // No mistake that there is makes a claim valid again, or an answer unreadable.
+    // No known mistake makes a claim valid again or an answer unreadable.
     let rules = rules.into_inner().unwrap();
     let uncaught: Vec<_> = Rule::ALL
         .iter()
@@ -131,7 +132,7 @@ fn every_mistake_in_the_engine_breaks_the_rule_that_it_is_about() -> Result<()> 
         let expected = match mutant {
             Mutant::BelieveWhileConverting => Rule::TokenPassed,
             Mutant::RenewWhileConverting => Rule::LostToItself,
-            // A write-back that counts where the claim is gone overlaps nothing.
+            // A write-back that counts although the claim is gone causes no overlap.
             Mutant::GoneWriteBackCounts | Mutant::UnequalTokensAgree => Rule::NoMajority,
             Mutant::QuorumOfAnswers | Mutant::ReuseClaim => continue,
             _ => Rule::ValidTooLong,

@@ -1,5 +1,5 @@
-//! The deterministic simulation: thousands of histories without a violation, the same seed the same history in every
-//! process, and defects of the engine that it must find.
+//! The deterministic simulation: thousands of histories without a violation, the same history from the same seed in every
+//! process, and mistakes in the engine that it must find.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn history(workload: Workload, seed: u64) -> Outcome {
     run(workload, seed, Options::default()).unwrap()
 }
 
-/// Runs the histories of so many seeds on all cores.
+/// Runs the histories of this many seeds on all cores.
 fn keep_every_rule(workload: Workload, number: u64) {
     let (next, hashes) = (AtomicU64::new(1), Mutex::new(BTreeSet::new()));
     let work = || {
@@ -202,7 +202,7 @@ fn a_history_that_fails_is_shown_with_its_end_and_the_command_that_repeats_it() 
     assert_eq!(simulate(&arguments), report);
 }
 
-/// The defect shows in a history, and without it the very same history breaks no rule.
+/// Checks that the mistake shows in a history, and that the same history without it breaks no rule.
 fn is_caught(broken: std::io::Result<Option<histories::Broken>>, mutant: Mutant) -> Violation {
     let broken = broken.unwrap();
     let broken = broken.unwrap_or_else(|| panic!("{mutant:?} was not found"));
@@ -211,7 +211,7 @@ fn is_caught(broken: std::io::Result<Option<histories::Broken>>, mutant: Mutant)
     broken.violation
 }
 
-/// A test for each mutant; no mutant may be without one.
+/// Defines a test for each mutant; every mutant must have one.
 macro_rules! caught {
     ($($(#[$attribute:meta])* $test:ident: $mutant:ident,)*) => {
         $(
@@ -263,7 +263,7 @@ caught! {
     a_loss_of_one_that_keeps_the_rest_is_found: LossOfOneKeepsTheRest,
 }
 
-/// The same of a defect of locks over several servers, in the histories of a Redlock.
+/// The same for mistakes in locks over several servers, in the histories of a Redlock.
 fn is_caught_in_a_redlock(mutant: Mutant) -> &'static str {
     is_caught(histories::find_in(Workload::Redlock, mutant), mutant).rule
 }
@@ -306,7 +306,7 @@ fn a_leader_that_makes_itself_known_only_once_is_found() {
     is_caught(histories::find_in(Workload::Election, mutant), mutant);
 }
 
-/// The rules that the histories of all kinds together find defects by, and the first seeds.
+/// The rules by which the histories of mixed workloads find mistakes, and the first seeds.
 const FOUND_IN_MIXED: [(Mutant, &str, u64); 14] = [
     (Mutant::BelieveWhileLeaving, "two ends of a lease", 1),
     (Mutant::LeaveUnmarked, "back after its release", 3),
@@ -361,7 +361,7 @@ fn give_the_same_histories(workload: Workload, seeds: u64) {
     }
 }
 
-/// Each mistake shows in a history, and without it the very same history breaks no rule.
+/// Checks that each mistake shows in a history, and that the same history without it breaks no rule.
 fn are_caught(workload: Workload, mutants: &[lua::Mutant]) {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -424,10 +424,10 @@ fn waiters_for_a_latch_that_are_deaf_to_a_gap_are_found() {
     assert_eq!(violation.rule, "deaf to a gap");
 }
 
-/// How many histories a counter-example may stay hidden in.
+/// The number of histories within which a counter-example must show.
 const PATIENCE: u64 = 1_000;
 
-/// The counter-examples of the guarantees, by their kinds and seeds: each the first history in which it breaks its rule.
+/// The counter-examples of the guarantees, with workload and seed: each is the first history that breaks the rule.
 const COUNTER_EXAMPLES: [(Beyond, Workload, u64); 8] = [
     (Beyond::LostWrites, Workload::Mutex, 1),
     (Beyond::ReturnedHold, Workload::RwLock, 20),

@@ -19,5 +19,6 @@ mod permits_search;
 mod rwlock_beside_java;
 mod rwlock_contract;
 mod rwlock_keys;
+mod rwlock_leases;
 mod rwlock_search;
 mod search;

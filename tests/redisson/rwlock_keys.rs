@@ -12,29 +12,29 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site;
 
-const TTL: Duration = Duration::from_secs(30);
+pub(crate) const TTL: Duration = Duration::from_secs(30);
 
 /// Holders that are none of ours: threads of a client of Redisson.
-const THREAD: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:44";
-const OTHER: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:45";
+pub(crate) const THREAD: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:44";
+pub(crate) const OTHER: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:45";
 
-async fn client(site: &MemoryStore) -> Result<Client> {
+pub(crate) async fn client(site: &MemoryStore) -> Result<Client> {
     site.client(Client::builder().ttl(TTL).label("")).await
 }
 
 /// A client whose requests meet what is planned.
-fn faulty(site: &MemoryStore) -> Result<(Arc<FaultyStore>, Client)> {
+pub(crate) fn faulty(site: &MemoryStore) -> Result<(Arc<FaultyStore>, Client)> {
     let store = FaultyStore::new(Arc::new(site.sibling()));
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     Ok((store, Client::builder().ttl(TTL).label("").build(shared)?))
 }
 
-fn timeout_of(owner: &str) -> String {
+pub(crate) fn timeout_of(owner: &str) -> String {
     format!("{{prices}}:{owner}:rwlock_timeout:1")
 }
 
 /// Some in Java read, with leases of so many ms; the hash lasts as long as the longest.
-async fn java_reads(site: &MemoryStore, readers: &[(&str, u64)]) -> Result<()> {
+pub(crate) async fn java_reads(site: &MemoryStore, readers: &[(&str, u64)]) -> Result<()> {
     site.command(&["HSET", "prices", "mode", "read"]).await?;
     for (owner, lease) in readers {
         let lease = lease.to_string();

@@ -30,7 +30,7 @@ fn bounds_nearby() -> Vec<Bounds> {
     [Bounds::short(&KIND), vec![nested]].concat()
 }
 
-const MISTAKES: [Mistake; 11] = [
+const MISTAKES: [Mistake; 13] = [
     (
         "a repeat of a grant creates",
         &redisson::RWLOCK_ACQUIRE,
@@ -70,8 +70,8 @@ const MISTAKES: [Mistake; 11] = [
     (
         "readers share the token of a write that has ended",
         &redisson::RWLOCK_ACQUIRE,
-        "if not inside and mode ~= 'write' and not known.token then",
-        "if mode ~= 'write' and not known.token then",
+        "redis.call('HDEL', KEYS[2], 'read')",
+        "redis.call('HSET', KEYS[2], 'read', token)",
     ),
     (
         "a claim that is not counted takes one of its owner",
@@ -82,8 +82,20 @@ const MISTAKES: [Mistake; 11] = [
     (
         "a writer that leaves frees the name beside its own read",
         &redisson::RWLOCK_RELEASE,
-        "if redis.call('HLEN', KEYS[1]) > 1 then",
-        "if redis.call('HLEN', KEYS[1]) > 1 and mode ~= 'write' then",
+        "redis.call('HLEN', KEYS[1]) > 1",
+        "redis.call('HLEN', KEYS[1]) > 1 and mode ~= 'write'",
+    ),
+    (
+        "a reader that leaves frees the name beside another one",
+        &redisson::RWLOCK_RELEASE,
+        "is_read(KEYS[1], KEYS[4], owner)",
+        "false",
+    ),
+    (
+        "a read has no lease of its own",
+        &redisson::RWLOCK_ACQUIRE,
+        "if mode ~= 'write' and ttl > 0 and redis.call('PTTL', timeout) < ttl then",
+        "if false then",
     ),
     (
         "a release that others may follow tells nobody",

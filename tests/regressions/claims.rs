@@ -1,4 +1,4 @@
-//! Sequences that once broke something, each by the name of what must hold.
+//! Sequences that once broke something. Each test is named after what must hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ async fn a_lease_that_verify_has_renewed_goes_on_being_renewed() -> Result<()> {
     tokio::time::sleep(secs(1)).await;
     store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "name").acquire().await?;
-    // Four renewals without answer: sent 10, 15, 20 and 25 s after the grant.
+    // Four renewals without an answer: sent 10, 15, 20 and 25 s after the grant.
     for _ in 0..4 {
         store.plan(&lock::ACQUIRE, Fate::LoseRequest);
     }
@@ -142,7 +142,7 @@ async fn a_long_lease_does_not_depend_on_the_timeout_of_a_short_one() -> Result<
     let (client, store) = faulty(&server, secs(3))?;
     store.slow_down(&lock::RENEW, Duration::from_millis(80));
     let long = Mutex::new(&client, "long").acquire().await?;
-    // As a worker does: short locks, one after the other, each for a little more than a renewal's time.
+    // Like a worker: short locks, one after the other, each held for a little longer than a renewal takes.
     let short = Mutex::new(&client, "short");
     let begun = tokio::time::Instant::now();
     while begun.elapsed() < secs(30) {
@@ -166,7 +166,7 @@ async fn a_refused_batch_is_halved_also_if_one_of_its_leases_has_ended() -> Resu
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
     let mut guards = Vec::new();
-    // 33 batches: one more than go out at once.
+    // 33 batches: one more than are sent at once.
     for number in 0..3_300 {
         guards.push(
             Mutex::new(&client, &format!("name {number}"))
@@ -177,14 +177,14 @@ async fn a_refused_batch_is_halved_also_if_one_of_its_leases_has_ended() -> Resu
     for _ in 0..32 {
         store.plan(&lock::RENEW, Fate::LoseReply);
     }
-    // The first of those that come after: refused for the sake of one key.
+    // The batch that is sent next is refused because of one key.
     store.plan(&lock::RENEW, Fate::Refuse("NOPERM key"));
     store.wait_sent(&lock::RENEW, 32).await;
     let waiting: Vec<usize> = (0..3_300)
         .filter(|&n| guards[n].state() == LeaseState::Held)
         .collect();
     ensure!(waiting.len() == 3_300);
-    // One of the last batch is let go while the batch waits.
+    // Release one lease of the last batch while that batch waits.
     let gone = guards.swap_remove(3_299);
     drop(gone);
     store.wait_sent(&lock::RENEW, 33).await;
@@ -252,7 +252,7 @@ async fn the_end_of_the_last_dead_claim_is_told() -> Result<()> {
         }
     });
     tokio::time::sleep(secs(6)).await;
-    // A look at 5 s has said that the name is held for 600 s.
+    // A poll at 5 s has said that the name is held for 600 s.
     ensure!(long.release().await? == Released::StillHeld(1));
     let lost = short.lost().await.reason;
     ensure!(lost == LossReason::Expired);
@@ -325,7 +325,7 @@ async fn a_lost_claim_does_not_count_in_its_owners_new_hold() -> Result<()> {
 async fn claims_survive_a_clock_that_steps_back_and_end_when_it_steps_forward() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
-    // Mixed clocks: claims survive a step back and a step forward of the server's clock.
+    // Mixed clocks: claims survive a backward and a forward step of the server's clock.
     let lock = ReentrantLock::new(&client, "name");
     let owner = client.new_owner();
     let outer = lock.acquire().owner(&owner).await?;
@@ -464,7 +464,7 @@ async fn of_leases_renewed_alone_the_one_that_ends_first_goes_first() -> Result<
     let (client, store) = faulty(&server, TTL)?;
     let mut guards = Vec::new();
     for number in 0..200 {
-        // What the whole first round of requests meets: no answer, and then one.
+        // Every request of the first round gets no reply; the repeat gets one.
         store.plan(&lock::ACQUIRE, Fate::LoseReply);
         let ttl = if number < 100 { secs(4) } else { secs(5) };
         guards.push(
@@ -481,7 +481,7 @@ async fn of_leases_renewed_alone_the_one_that_ends_first_goes_first() -> Result<
     for task in tasks {
         held.push(task.await??);
     }
-    // 96 requests without answer in a row.
+    // 96 requests in a row without a reply.
     let begun = tokio::time::Instant::now();
     for _ in 0..96 {
         store.plan(&lock::ACQUIRE, Fate::LoseRequest);

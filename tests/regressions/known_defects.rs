@@ -1,7 +1,7 @@
-//! Defects that are known and not mended yet: each test says what should hold, and passes as long as it does not. Whoever
-//! mends one sees its test fail, takes `should_panic` away and moves it to where it belongs.
+//! Known defects that are not fixed yet. Each test says what should hold, and passes as long as it does not. When a fix makes
+//! a test fail, remove its `should_panic` and move it to where it belongs.
 //!
-//! All but one are of the scripts; that of the multi-lock is of the engine.
+//! All but one are defects of the scripts; the one of the multi-lock is in the engine.
 
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -78,7 +78,7 @@ async fn fixed_leases_granted_by_message_last_for_their_own_ttl_on_the_server() 
         })
         .collect();
     for waiter in waiting {
-        // Nobody releases.
+        // No guard releases.
         guards.push(ManuallyDrop::new(waiter.await.unwrap().unwrap()));
     }
     let took = begun.elapsed();

@@ -1,6 +1,6 @@
-//! Sequences that once broke something, each by the name of what must hold.
+//! Sequences that once broke something. Each test is named after what must hold.
 
-// Their helpers unwrap, which the lints allow in what is compiled for tests alone.
+// Their helpers unwrap, which the lints allow only in code that is compiled for tests.
 #[cfg(test)]
 mod claims;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sequences that once broke something where claims queue up or many read, each by the name of what must hold.
+//! Sequences that once broke something where claims queue up or many read. Each test is named after what must hold.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ async fn line_of(lock: &RwLock, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// A client of a waiter ttl of a second, and one of a minute with the way to its server.
+/// A client with a waiter ttl of a second, and one with a minute, whose store can fail.
 async fn of_two_waiter_ttls(server: &MemoryStore) -> Result<(Client, Client, Arc<FaultyStore>)> {
     let settings = |waiter_ttl| Client::builder().ttl(TTL).waiter_ttl(waiter_ttl);
     let short = server.client(settings(secs(1))).await?;
@@ -77,7 +77,7 @@ async fn who_is_let_in_by_a_client_of_a_shorter_waiter_ttl_never_holds_beside_a_
         let (leaver, waiter) = (RwLock::new(&short, "name"), RwLock::new(&long, "name"));
         let guard = leaver.write().await?;
         let waiting = tokio::spawn(async move {
-            // The guards must not leave when they are dropped.
+            // The guards must not release when they are dropped.
             let lease = if writes {
                 let guard = ManuallyDrop::new(waiter.write().await?);
                 Lease::clone(&guard)
@@ -104,11 +104,11 @@ async fn a_word_that_overtakes_the_answer_to_a_heartbeat_is_heeded_when_that_com
     let server = MemoryStore::new();
     let (here, store) = faulty(&server, TTL)?;
     let lock = FairLock::new(&here, "name");
-    // The client listens to what it is told from its first grant on.
+    // The client subscribes to its grants with its first grant.
     lock.acquire().await?.release().await?;
     let there = client(&server, TTL).await?;
     let holder = FairLock::new(&there, "name").acquire().await?;
-    // A message is not enough for a fixed lease: it asks, and is answered late.
+    // A message does not grant a fixed lease: the client asks, and gets a late reply.
     let waiting = tokio::spawn(lock.acquire().no_renewal().into_future());
     queued(&lock, 1).await?;
     sleep(secs(1)).await;
@@ -135,14 +135,14 @@ async fn an_owner_that_reads_inside_a_write_and_converts_it_reenters_by_either_g
     let token = writing.fencing_token();
     let inside = writing.read().await?;
     let after = writing.downgrade().await?;
-    // What an owner holds at one time shares a token.
+    // All claims of an owner that hold at one time share a token.
     ensure!(inside.fencing_token() == token && after.fencing_token() == token);
     for guard in [&inside, &after] {
         let again = guard.reenter().await?;
         again.verify().await?;
         ensure!(again.fencing_token() <= after.fencing_token());
     }
-    // Lost on the server, whatever else the owner holds there.
+    // The claim is lost on the server, whatever else the owner holds there.
     server.command(&["DEL", HOLDERS]).await?;
     let other = lock.read().owner(&after.owner()).await?;
     let refused = after.reenter().await;
@@ -160,7 +160,7 @@ async fn readers_that_died_inside_a_write_leave_no_token_behind() -> Result<()> 
     let reading = writing.read().await?;
     for _ in 0..20 {
         let dead = writing.read().await?;
-        // Nor does a leave arrive in all the time in which it would be repeated.
+        // No release arrives in all the time in which it is repeated.
         for _ in 0..40 {
             store.plan(&lock::RELEASE, Fate::LoseRequest);
         }
@@ -174,7 +174,7 @@ async fn readers_that_died_inside_a_write_leave_no_token_behind() -> Result<()> 
     Ok(())
 }
 
-/// Keeps the acquisition of one name from going on once it is told that it waits.
+/// Blocks the acquisition of one name when it is told to wait.
 #[derive(Debug)]
 struct Holding {
     armed: Arc<AtomicBool>,
@@ -207,8 +207,8 @@ impl Observer for Holding {
     }
 }
 
-/// The message of a grant comes between the answer that says to wait and what the acquisition does about that answer. A
-/// `fixed` lease is not granted by the message itself. How much of the lease was left when it was first renewed.
+/// Delivers the message of a grant after the reply that says to wait, and before the acquisition handles that reply. The
+/// message does not grant a `fixed` lease. Returns how much of the lease was left at its first renewal.
 async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Duration>> {
     let server = MemoryStore::new();
     let (waits, mut waiting) = mpsc::unbounded_channel();
@@ -227,13 +227,13 @@ async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Dur
     let here = settings.build(Arc::new(server.sibling()))?;
     let there = client(&server, TTL).await?;
     let (ours, theirs) = (FairLock::new(&here, "held"), FairLock::new(&there, "held"));
-    // From now on, and for some seconds, this client hears of its grants for the name.
+    // From now on, for some seconds, this client is subscribed to its grants for the name.
     let guard = theirs.acquire().await?;
     let heard = tokio::spawn(ours.acquire().into_future());
     queued(&theirs, 1).await?;
     guard.release().await?;
     heard.await??.release().await?;
-    // What tells that the message has been read: one that comes after it.
+    // A later message, whose arrival shows that the earlier one has been read.
     let (our_other, their_other) = (
         FairLock::new(&here, "other"),
         FairLock::new(&there, "other"),
@@ -280,7 +280,7 @@ async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Dur
 async fn a_grant_told_while_the_acquisition_is_busy_is_renewed_at_the_pace_of_its_lease()
 -> Result<()> {
     let slack = granted_while_the_answer_is_looked_at(false).await?;
-    // After a third of the ttl of 3 s, not after a heartbeat.
+    // Renewed after a third of the ttl of 3 s, not after a heartbeat.
     ensure!(slack.is_some_and(|slack| slack > secs(24)), "{slack:?}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a lock costs the server.
+//! The commands that a lock costs the server.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, Released, RwLock};
 use lockkeeper_testkit::server::Server;
 
-/// How often each command was executed since the last reset, those in scripts among them.
+/// How often each command was executed since the last reset, including those in scripts.
 async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {
     let stats = server
         .command(&["INFO", "commandstats"])
@@ -21,15 +21,16 @@ async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {
         let calls = figures.split(',').next().unwrap_or_default().parse()?;
         executed.insert(command.to_owned(), calls);
     }
-    // What this test asks, and what a connection asks after a while of silence.
-    // Before Redis 7 a command and its subcommands are one.
+    // Commands of this test, and of a connection that was silent for a while.
+    //
+    // Before Redis 7 a command and its subcommands count as one.
     for other in ["info", "config|resetstat", "config", "ping"] {
         executed.remove(other);
     }
     Ok(executed)
 }
 
-/// A client that has done what it does once in its life: it introduces itself, and listens to what it is told.
+/// A client that has done its one-time work: introduced itself and subscribed to its notices.
 async fn settled(server: &Server) -> Result<Client> {
     let client = lockkeeper::connect_with(&server.url(), Client::builder().label("")).await?;
     Mutex::new(&client, "first")
@@ -43,7 +44,7 @@ async fn settled(server: &Server) -> Result<Client> {
     Ok(client)
 }
 
-/// What a hundred rounds cost, of which the first has taught the server the scripts.
+/// The cost of a hundred rounds; an earlier round has loaded the scripts on the server.
 async fn rounds(
     server: &Server,
     round: impl AsyncFn() -> lockkeeper::Result<Released>,
@@ -56,7 +57,7 @@ async fn rounds(
     executed(server).await
 }
 
-/// Two scripts for each round and nothing else, and in them six commands, or eight where a round raises the counter.
+/// Two scripts per round and nothing else; together they run six commands, or eight if a round raises the counter.
 fn costs(executed: &BTreeMap<String, u64>) -> Result<()> {
     ensure!(executed.get("evalsha") == Some(&200), "{executed:?}");
     let raised = executed.get("time").copied().unwrap_or(0);
@@ -115,7 +116,7 @@ async fn repeated_contention_subscribes_once() -> Result<()> {
         let client = if round % 2 == 0 { &other } else { &one };
         let lock = Mutex::new(client, "name");
         let waiting = tokio::spawn(async move { lock.acquire().await });
-        // It stands in the queue, and its client listens.
+        // It is queued, and its client is subscribed.
         let key = ["ZCARD", "lockkeeper.queue:{lockkeeper:name}"];
         let channels = ["PUBSUB", "CHANNELS", "lockkeeper.grant:*"];
         while server.command(&key).await?.into_text()? == "0"
@@ -127,7 +128,7 @@ async fn repeated_contention_subscribes_once() -> Result<()> {
         guard = waiting.await??;
     }
     let subscriptions = server.commandstats("subscribe").await?;
-    // One for the name, and one for what the client is told about its claims; the first client had that before.
+    // One for the name, and one for notices about the client's claims; the first client had that one before.
     ensure!(subscriptions <= 3, "{subscriptions} for two clients");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! What the scripts of an election do to the keys of a name and what they answer, on the embedded engine and on a real server; while the leader
-//! lies alone under the name (thin), and after somebody has waited (inflated).
+//! The effect of an election's scripts on the keys of a name, and their replies, on the embedded engine and on a real server:
+//! with the leader alone under the name (thin), and after a claim has waited (inflated).
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Crown {
         Self(self.0.inflated())
     }
 
-    /// Becomes the leader; the term.
+    /// Becomes the leader. Returns the term.
     async fn lead(&self, who: Who) -> Result<i64> {
         let term = number(&self.acquire(who).await?, "GRANTED", 1)?;
         if self.inflates {
@@ -77,7 +77,7 @@ impl Crown {
         Ok(term)
     }
 
-    /// Waits to lead, behind so many.
+    /// Waits to lead. Returns the number of claims in front.
     async fn wait(&self, who: Who) -> Result<i64> {
         Ok(number(&self.acquire(who).await?, "WAITING", 2)? - 1)
     }
@@ -102,14 +102,14 @@ impl Crown {
         self.run(&election::PREFER, keys.into(), &args).await
     }
 
-    /// The keys of the name that are there.
+    /// The remaining keys of the name.
     async fn left(&self) -> Result<Vec<String>> {
         let mut keys = self.keys().await?;
         keys.retain(|key| !key.starts_with("lockkeeper.fence:"));
         Ok(keys)
     }
 
-    /// Who waits, in order.
+    /// Whether exactly these claims wait, in this order.
     async fn line(&self, whoever: &[Who]) -> Result<bool> {
         let mut claims = Vec::new();
         for who in whoever {
@@ -121,7 +121,8 @@ impl Crown {
     }
 }
 
-/// What is known of a leader: the term, whose it is, the number and the value; the time and what is left of the lease apart.
+/// The published facts about a leader: the term, the claim, the number and the value; and, separately, the time and what is
+/// left of the lease.
 fn known(reply: &str) -> Result<(String, i64, i64)> {
     let words: Vec<&str> = reply.splitn(8, ' ').collect();
     ensure!(words.len() == 8 && words[0] == "LEADER", "{reply}");
@@ -163,7 +164,7 @@ async fn what_is_proclaimed_is_known_with_its_number_and_time(it: &Crown) -> Res
 async fn a_later_value_is_known_since_the_first(it: &Crown) -> Result<()> {
     let term = it.lead(A).await?;
     it.proclaim(A, term, 1, "one").await?;
-    // Somebody's hand moves time on.
+    // Moves time on by hand.
     let earlier = format!("{term} 1 1600000000000");
     it.command(&["HSET", STATE, "proclaimed", &earlier]).await?;
     it.proclaim(A, term, 5, "five").await?;
@@ -218,7 +219,7 @@ async fn a_value_ends_with_its_term(it: &Crown) -> Result<()> {
     let next: i64 = what.split(' ').next().unwrap_or_default().parse()?;
     ensure!(next > term && since == 0);
     ensure!(what == format!("{next} {} 0  ", B.text()?), "{what}");
-    // Its first value counts, whatever the numbers of the term before.
+    // Its first value counts, whatever the numbers of the previous term.
     let (what, since, _) = known(&it.proclaim(B, next, 1, "one").await?)?;
     ensure!(what == shown(next, B, 1, "one")? && since > 0);
     Ok(())
@@ -285,7 +286,7 @@ async fn what_is_known_lives_as_long_as_the_leader_is_renewed(it: &Crown) -> Res
     let term = it.lead(A).await?;
     it.proclaim(A, term, 1, "one").await?;
     it.command(&["PEXPIRE", STATE, "9000"]).await?;
-    // As the kind renews, which has the state armed with the claim.
+    // As the kind renews, which arms the state along with the claim.
     let id = A.id()?;
     let election = lockkeeper_election::protocol(name_of("name")?, "one");
     let renewal = election.renew(RequestContext::new(&id, TTL, 0, None));
@@ -297,7 +298,7 @@ async fn what_is_known_lives_as_long_as_the_leader_is_renewed(it: &Crown) -> Res
 async fn every_key_has_an_end_and_a_release_leaves_none(it: &Crown) -> Result<()> {
     let term = it.lead(A).await?;
     it.proclaim(A, term, 1, "one").await?;
-    // The server has evicted what is known.
+    // The server has evicted the state.
     it.command(&["DEL", STATE]).await?;
     it.proclaim(A, term, 2, "two").await?;
     for key in it.left().await? {
@@ -367,7 +368,7 @@ async fn preferring_again_and_again_keeps_everybody_in_the_queue(it: &Crown) -> 
         ensure!(it.prefer(A, next).await? == "QUEUED 2 1");
     }
     ensure!(it.line(&[B, C]).await?);
-    // Who comes now comes last, and tickets below zero are tickets.
+    // A new claim comes last, and tickets below zero are valid.
     ensure!(it.wait(D).await? == 2);
     ensure!(it.line(&[B, C, D]).await?);
     Ok(())
@@ -404,7 +405,7 @@ async fn a_dead_candidate_is_not_preferred(it: &Crown) -> Result<()> {
     for who in [B, C] {
         it.wait(who).await?;
     }
-    // It was last heard long ago, and others since.
+    // The server heard from it long ago, and from others since.
     it.command(&["HSET", STATE, &C.text()?, "1600000000000:1"])
         .await?;
     ensure!(it.prefer(A, C).await? == "QUEUED 1 0");

@@ -1,4 +1,4 @@
-//! What the scripts of a latch do to the keys of a name and what they answer, on the embedded engine and on a real server.
+//! The effect of a latch's scripts on the keys of a name, and their replies, on the embedded engine and on a real server.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl Latch {
         self.call(count(&name_of("name")?, id)).await
     }
 
-    /// What whoever waits is told, without the time.
+    /// The reply to a waiter, without the time.
     async fn look(&self) -> Result<String> {
         let id = B.id()?;
         let ask = RequestContext::new(&id, TTL, 0, None);
@@ -217,7 +217,7 @@ async fn ids_that_were_lost_one_by_one_count_as_not_yet_come(it: &Latch) -> Resu
 async fn ids_of_a_latch_before_do_not_count(it: &Latch) -> Result<()> {
     it.arm(A, 2).await?;
     it.count("a").await?;
-    // Evicted, or taken away by force.
+    // Evicted, or taken by force.
     it.command(&["DEL", MAIN]).await?;
     ensure!(it.look().await? == "ended");
     ensure!(it.arm(B, 2).await? == "COUNTS 2 2 1");

@@ -1,7 +1,7 @@
-//! What the scripts of a name that one server decides do to its keys and what they answer, on the embedded engine and on a real
+//! The effect of the scripts of a single-server name on its keys, and their replies, on the embedded engine and on a real
 //! server.
 //!
-//! Nobody waits here: time passes by moving what the keys say into the past.
+//! No test waits: time passes by moving the times in the keys into the past.
 
 mod administered;
 mod conversions;
@@ -26,7 +26,7 @@ use lockkeeper_testkit::server::Server;
 
 use scripts::Lock;
 
-/// Makes a test of every vector: for each of these kinds, from each of these states of the name, on each site.
+/// Defines a test for every vector: for each of these kinds, from each of these states of the name, on each site.
 macro_rules! vectors {
     ([$($state:ident)*] $kinds:tt $tests:tt) => {
         $(mod $state {
@@ -62,12 +62,12 @@ macro_rules! vectors {
 
 use vectors;
 
-/// Of a waiter.
+/// The ttl of a waiter.
 const WAITER_TTL: i64 = 100_000;
 const WAITER_TTL_TEXT: &str = "100000";
-/// More than half of it: nobody could have been heard.
+/// More than half of the waiter ttl: the server could not have heard from any waiter.
 const GAP: i64 = 200_000;
-/// For how long the keys of an inflated name are remembered at least, and for how long they are armed.
+/// The least time for which the keys of an inflated name are remembered, and the time for which they are armed.
 const MEMORY: i64 = 600_000;
 
 /// How slow a test may be, ms.
@@ -86,21 +86,21 @@ const F: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:6/000000000000000f";
 /// A claim that inflates names and is gone.
 const PASSER_BY: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:9/0000000000000099";
 
-/// A claim and how much of the name it takes.
+/// A claim, and its share of the name.
 #[derive(Debug, Clone, Copy)]
 struct Claim<'a> {
     id: &'a str,
     share: &'static str,
 }
 
-/// A claim takes all of the name unless something else is said.
+/// A claim takes the whole name by default.
 impl<'a> From<&'a str> for Claim<'a> {
     fn from(id: &'a str) -> Self {
         Self { id, share: "x" }
     }
 }
 
-/// A claim of this id, with a share.
+/// Builds a claim with this id and a certain share.
 type Of = fn(&str) -> Claim<'_>;
 
 const fn writer(id: &str) -> Claim<'_> {
@@ -125,7 +125,7 @@ const fn four(id: &str) -> Claim<'_> {
     Claim { id, share: "4/4" }
 }
 
-/// How an acquire differs from the usual one.
+/// How an acquire differs from the default.
 #[derive(Debug, Clone, Copy)]
 struct How {
     ttl: &'static str,
@@ -139,7 +139,7 @@ const USUAL: How = How {
     limit: "-1",
 };
 
-/// Which does not wait.
+/// An acquire that does not wait.
 const TRY: How = How {
     limit: "0",
     ..USUAL
@@ -147,13 +147,13 @@ const TRY: How = How {
 
 const HOUR: i64 = 3_600_000;
 
-/// Whose lease lasts for an hour.
+/// An acquire with a lease of an hour.
 const LONG: How = How {
     ttl: "3600000",
     ..USUAL
 };
 
-/// So many claims, each of an owner of its own.
+/// This many claims, each with an owner of its own.
 fn crowd(number: usize) -> Vec<String> {
     let claims = 1..=number;
     claims
@@ -169,7 +169,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The number in the reply's word of this index, behind this status.
+/// The number at this index of a reply with this status.
 fn number(reply: &str, status: &str, index: usize) -> Result<i64> {
     let words: Vec<&str> = reply.split(' ').collect();
     ensure!(words[0] == status, "{reply}");
@@ -181,17 +181,17 @@ fn token(reply: &str) -> Result<i64> {
     number(reply, "GRANTED", 1)
 }
 
-/// The place of a claim that was told to wait by an acquire.
+/// The place of a claim that an acquire told to wait.
 fn waiting(reply: &str) -> Result<i64> {
     number(reply, "WAITING", 2)
 }
 
-/// Whether so many ms are left of so many, as far as a slow test can tell.
+/// Whether almost all of `whole` is left, ms, as far as a slow test can tell.
 fn is_nearly(left: i64, whole: i64) -> bool {
     left <= whole && left > whole - SLACK.min(whole)
 }
 
-/// `A` holds for an hour, and these wait; the token of `A`.
+/// `A` holds for an hour, and these wait. Returns the token of `A`.
 async fn line_up(it: &Lock, waiters: &[&str]) -> Result<i64> {
     let token = it.hold(A).await?;
     for (before, claim) in (0..).zip(waiters) {

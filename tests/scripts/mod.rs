@@ -1,4 +1,4 @@
-//! What the scripts do to the keys, what they answer, and what they cost.
+//! The effect of scripts on keys, their replies, and their cost.
 
 mod commands;
 mod election;

@@ -1,5 +1,5 @@
-//! What the scripts of the multi-lock do to the keys and what they answer, on the embedded engine and on a real server, where the names
-//! are thin and where they are inflated.
+//! The effect of the multi-lock's scripts on the keys, and their replies, on the embedded engine and on a real server, with
+//! thin names and with inflated ones.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ async fn acquire(it: &Scripts, on: &[On<'_>]) -> Result<Vec<String>> {
     ask(it, on, |_| {}).await
 }
 
-/// Acquires the names, in the state in which they are here; the outcomes.
+/// Acquires the names in the state that this test is about. Returns the outcomes.
 async fn hold(it: &Scripts, on: &[On<'_>]) -> Result<Vec<String>> {
     let outcomes = acquire(it, on).await?;
     for (outcome, (name, kind, who)) in outcomes.iter().zip(on) {
@@ -127,19 +127,19 @@ fn statuses(outcomes: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// How a name is answered for that another claim holds.
+/// The reply for a name that another claim holds.
 const fn held_by_another(it: &Scripts) -> &'static str {
     if it.inflates { "INFLATED" } else { "BUSY" }
 }
 
-/// The main keys there are.
+/// The main keys that exist.
 async fn held(it: &Scripts) -> Result<Vec<String>> {
     let mut keys = it.keys().await?;
     keys.retain(|key| key.starts_with("lockkeeper:"));
     Ok(keys)
 }
 
-/// What is left of the lease of the only claim under a name, as its keys say it, ms.
+/// What is left of the lease of the only claim under a name, from its keys, ms.
 async fn left(it: &Scripts, name: &str) -> Result<i64> {
     let leases = it.leases_of(name).await?;
     ensure!(leases.len() == 1, "{leases:?}");
@@ -181,7 +181,7 @@ async fn an_acquire_takes_each_share_that_is_asked_for(it: &Scripts) -> Result<(
     let token = number(&outcomes[0], "GRANTED", 1)?;
     let value = format!("rwlock 1 {} {token}", Who(1, 1).text()?);
     ensure!(it.command(&["GET", "lockkeeper:a"]).await? == value);
-    // As from a single reader, another one may read beside it.
+    // As with a single reader, another one may read beside it.
     let other = Who(2, 1).id()?;
     let beside = it
         .call(reads.acquire(RequestContext::new(&other, TTL, 0, None)))
@@ -232,7 +232,7 @@ async fn a_repeated_acquire_arms_all_again_and_gives_the_same_tokens(it: &Script
 }
 
 async fn what_only_the_script_of_one_name_can_tell_is_left_to_that(it: &Scripts) -> Result<()> {
-    // Another claim of the same owner holds; another library's value stands there; a marker over nobody.
+    // Another claim of the same owner; another library's value; a marker without holders.
     hold(it, &[("a", "reentrant", Who(1, 9))]).await?;
     it.command(&["SET", "lockkeeper:b", "somebody"]).await?;
     it.command(&["SET", "lockkeeper:c", "mutex * 0 0 0 0 - -"])
@@ -244,7 +244,7 @@ async fn what_only_the_script_of_one_name_can_tell_is_left_to_that(it: &Scripts)
         ("c", "mutex", Who(1, 3)),
     ];
     ensure!(acquire(it, &on).await? == ["INFLATED"; 3]);
-    // Another reader reads, beside whom this one may.
+    // Another reader reads, and this one may read beside it.
     let (reads, one, other) = (readers_on("d")?, Who(1, 4).id()?, Who(2, 4).id()?);
     let ask = |id| RequestContext::new(id, TTL, 0, None);
     number(&it.call(reads.acquire(ask(&other))).await?, "GRANTED", 1)?;
@@ -319,7 +319,7 @@ async fn a_release_frees_every_name_and_tells_those_who_poll_each(it: &Scripts) 
         pollers.push(it.listen(name_of(name)?.wakes()).await?);
     }
     for round in 0..3 {
-        // Nobody polls; others poll; others of the same client do.
+        // No one polls; others poll; others of the same client poll.
         ask(it, &three(1), |ask| ask.polled = round == 2).await?;
         if round == 1 {
             poll(it, &three(2)).await?;
@@ -337,7 +337,7 @@ async fn a_release_frees_every_name_and_tells_those_who_poll_each(it: &Scripts) 
     Ok(())
 }
 
-/// Each asks by itself, and is to be told when its name is free.
+/// Each claim asks alone, and is to be notified when its name is free.
 async fn poll(it: &Scripts, on: &[On<'_>]) -> Result<()> {
     for (name, kind, who) in on {
         let id = who.id()?;
@@ -456,13 +456,13 @@ async fn single_scripts_and_these_understand_one_another(it: &Scripts) -> Result
             .call(lock.acquire(RequestContext::new(&other, TTL, 0, None)))
             .await?;
         number(&busy, "BUSY", 1)?;
-        // And what single scripts do to such a claim they do to any.
+        // Single scripts treat such a claim like any other.
         let id = who.id()?;
         let ask = RequestContext::new(&id, TTL, 0, None);
         ensure!(it.batch([lock.renew(ask)]).await? == ["RENEWED"]);
         number(&it.call(lock.verify(ask)).await?, "HELD", 1)?;
         ensure!(it.call(lock.release(ask, false)).await? == "RELEASED 1 0");
-        // A claim of a single lock keeps out several.
+        // A claim of a single lock excludes several names.
         number(
             &it.call(lock.acquire(RequestContext::new(&other, TTL, 0, None)))
                 .await?,

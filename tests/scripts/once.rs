@@ -1,5 +1,5 @@
-//! What the scripts of work that is done once do to the keys of a name and what they answer, on the embedded engine and on a real
-//! server. Nobody inflates its names: its claims take all of a name and do not queue.
+//! The effect of the scripts of work that is done once on the keys of a name, and their replies, on the embedded engine and on
+//! a real server. Its names are never inflated: its claims take a whole name and do not queue.
 
 use std::ops::Deref;
 
@@ -60,7 +60,7 @@ impl Work {
         self.repeat(who, 0).await
     }
 
-    /// Asks again for a grant that had this token; 0: that had none.
+    /// Asks again for a grant that had this token; 0 for none.
     async fn repeat(&self, who: Who, token: i64) -> Result<String> {
         let id = who.id()?;
         let token = Some(FencingToken::new(token.try_into()?)).filter(|token| token.get() > 0);
@@ -101,7 +101,7 @@ impl Work {
         .await
     }
 
-    /// What is stored, without the times.
+    /// The stored result, without the times.
     async fn stored(&self) -> Result<String> {
         let reply = self.record(0).await?;
         let words: Vec<&str> = reply.split(' ').collect();

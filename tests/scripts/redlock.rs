@@ -1,5 +1,5 @@
-//! What the scripts of the Redlock do to the keys of one of its servers and what they answer, on the embedded engine and on a
-//! real server. Nobody inflates its names: only those who take all of a free name come to it.
+//! The effect of the Redlock's scripts on the keys of one of its servers, and their replies, on the embedded engine and on a
+//! real server. Its names are never inflated: only claims that take a whole free name use them.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -40,7 +40,7 @@ vectors! { Member:
     a_proposal_that_is_too_far_ahead_or_none_is_not_followed
 }
 
-/// No server is up for that long, ms.
+/// Longer than any server has been up, ms.
 const EVER: &str = "4000000000000000";
 
 /// A connection to one of the servers, and the scripts of one Redlock there.
@@ -61,7 +61,7 @@ impl Member {
         Ok(Self(scripts))
     }
 
-    /// Acquires where the longest ttl is this one.
+    /// Acquires with this longest ttl.
     async fn acquire_if_up(&self, who: Who, ttl: Duration, longest: &str) -> Result<String> {
         self.ask(who, ttl, longest, "0").await
     }
@@ -88,7 +88,7 @@ impl Member {
         self.acquire_if_up(who, TTL, "0").await
     }
 
-    /// Takes the free name with a proposal where the longest ttl is a second, and releases it: the token.
+    /// Takes the free name with a proposal and a longest ttl of a second, and releases it. Returns the token.
     async fn drawn(&self, proposal: &str) -> Result<i64> {
         let token = token(&self.propose(A, proposal, "1000").await?)?;
         ensure!(self.counter().await? == token);
@@ -97,7 +97,7 @@ impl Member {
         Ok(token)
     }
 
-    /// Waits until the server has been up for so long that it takes part where the longest ttl is a second.
+    /// Waits until the server has been up long enough to take part with a longest ttl of a second.
     async fn takes_part(&self) -> Result<()> {
         while self
             .acquire_if_up(A, TTL, "1000")
@@ -134,7 +134,7 @@ impl Member {
             .parse()?)
     }
 
-    /// For how long the counter is remembered, ms.
+    /// How long the counter will be remembered, ms.
     async fn counter_left(&self) -> Result<i64> {
         self.pttl(&name_of("name")?.counter()).await
     }
@@ -178,7 +178,7 @@ async fn a_held_name_is_busy_for_as_long_as_its_lease(it: &Member) -> Result<()>
         ensure!((29_000..=30_000).contains(&left), "{left} ms");
     }
     ensure!(it.standing().await? == [format!("x:{}", A.text()?)]);
-    // Another library's, which no sign may be written into.
+    // Another library's value, into which no sign may be written.
     it.command(&["SET", MAIN, "peer"]).await?;
     ensure!(it.acquire(B).await? == "BUSY -1 1");
     ensure!(it.command(&["GET", MAIN]).await? == "peer");
@@ -290,7 +290,7 @@ async fn a_smaller_token_written_back_lowers_nothing(it: &Member) -> Result<()> 
     let token = it.granted(A).await?;
     ensure!(it.raise(A, &(token - 1).to_string()).await? == "RAISED");
     ensure!(it.counter().await? == token && it.granted(A).await? == token);
-    // Of a counter that is gone, nobody knows what was drawn: the token is the last again.
+    // If the counter is gone, it is unknown what was drawn: the token becomes the last one again.
     it.command(&["DEL", &name_of("name")?.counter()]).await?;
     ensure!(it.raise(A, &token.to_string()).await? == "RAISED");
     ensure!(it.counter().await? == token && it.counter_left().await? > 0);
@@ -303,7 +303,7 @@ async fn a_token_is_written_back_where_the_claim_holds_and_nowhere_else(it: &Mem
     let token = it.granted(B).await?;
     let larger = (token + 1).to_string();
     ensure!(it.raise(A, &larger).await? == "GONE");
-    // One that has left holds no more.
+    // A released claim holds no more.
     it.release_with(B, TTL).await?;
     ensure!(it.raise(B, &larger).await? == "GONE");
     ensure!(it.counter().await? == token);
@@ -379,7 +379,7 @@ async fn a_proposal_is_followed_and_the_next_token_is_larger(it: &Member) -> Res
                 token == proposal && again == proposal + 1,
                 "{again} after {token}"
             );
-            // Nor is what the counter holds lowered by a smaller one.
+            // Nor does a smaller one lower the counter.
             ensure!(it.drawn(&(proposal - 100_000).to_string()).await? > again);
             return Ok(());
         }
@@ -408,7 +408,7 @@ async fn a_proposal_that_is_too_far_ahead_or_none_is_not_followed(it: &Member) -
     Ok(())
 }
 
-/// Half the longest ttl ahead of the clock, and a second at most.
+/// The bound is half the longest ttl ahead of the clock, and a second at most.
 #[tokio::test]
 async fn a_proposal_is_followed_up_to_its_bound_and_no_chain_of_them_gets_further() -> Result<()> {
     let server = MemoryStore::new();

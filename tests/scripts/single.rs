@@ -1,6 +1,6 @@
-//! What the scripts of the kinds that one server decides do to the keys of a name and what they answer, on the embedded engine and
-//! on a real server. What can be met in both states of a name is shown in both: while one claim lies alone under it (thin), and
-//! while several keys describe it (inflated); and for both kinds without a queue.
+//! The effect of the scripts of single-server kinds on the keys of a name, and their replies, on the embedded engine and on a
+//! real server. What can happen in both states of a name is tested in both, with one claim alone under it (thin) and with
+//! several keys that describe it (inflated), and for both kinds without a queue.
 
 mod counter;
 mod foreign;
@@ -28,7 +28,7 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use tokio::sync::mpsc;
 
-/// Makes a test on each site of every vector, which takes the scripts on that site, or one for each of these states.
+/// Defines a test on each site for every vector, which takes the scripts on that site, or one for each of these states.
 macro_rules! vectors {
     ($scripts:ident: $($test:ident)*) => {
         mod on_memory {
@@ -78,10 +78,10 @@ pub(super) const STATE: &str = "lockkeeper.state:{lockkeeper:name}";
 const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
 
 pub(super) const TTL: Duration = Duration::from_secs(30);
-/// For how long a counter is remembered, ms.
+/// How long a counter is remembered, ms.
 pub(super) const DAY: i64 = 86_400_000;
 
-/// A claim: the number of its owner, and its own.
+/// A claim: its owner's number and its own.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who(pub(super) u8, pub(super) u8);
 
@@ -90,7 +90,7 @@ pub(super) const A: Who = Who(1, 1);
 pub(super) const A2: Who = Who(1, 2);
 pub(super) const B: Who = Who(2, 1);
 pub(super) const C: Who = Who(3, 1);
-/// Comes to a name to inflate it.
+/// A claim that inflates a name and is gone.
 const PASSER_BY: Who = Who(200, 200);
 
 impl Who {
@@ -124,18 +124,18 @@ pub(super) fn lock_on(name: &str, kind: &'static str) -> Result<LockProtocol> {
     })
 }
 
-/// Readers of a name.
+/// The readers' lock on a name.
 pub(super) fn readers_on(name: &str) -> Result<LockProtocol> {
     let lock = lock_on(name, "rwlock")?;
     Ok(lock.in_mode(Share::Parts(1), Share::Whole, "read"))
 }
 
-/// A request that waits in a queue of any length, of a claim with the usual ttl, about a name of which nothing is known.
+/// A default request: waits in a queue of any length, has the default ttl, and knows nothing about the name.
 fn usual(claim: &ClaimId) -> RequestContext<'_> {
     RequestContext::new(claim, TTL, 0, None).queueing(Duration::from_secs(10), None)
 }
 
-/// Many items of one batch script as one run of it, as the engine joins them, whose way to do so is not public.
+/// Joins many items of a batch script into one run, as the engine does; the engine's way is not public.
 fn joined(items: impl IntoIterator<Item = ScriptCall>) -> Result<ScriptCall> {
     let joined = items.into_iter().reduce(|mut batch, item| {
         batch.keys.append(&item.keys);
@@ -153,7 +153,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The number in the reply's word of this index, behind this status.
+/// The number at this index of a reply with this status.
 pub(super) fn number(reply: &str, status: &str, index: usize) -> Result<i64> {
     let words: Vec<&str> = reply.split(' ').collect();
     ensure!(words[0] == status, "{reply} instead of {status}");
@@ -176,7 +176,7 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Of a mutex, whose claims lie alone.
+    /// The scripts of a mutex whose claims are thin.
     pub(super) async fn on(site: impl Site + 'static) -> Result<Self> {
         let store = site.store().await?;
         let site = Box::new(site);
@@ -188,18 +188,18 @@ impl Scripts {
         })
     }
 
-    /// Claims lie alone, as far as they can.
+    /// Keeps claims thin, as far as possible.
     pub(super) const fn thin(self) -> Self {
         self
     }
 
-    /// Names that are held are inflated.
+    /// Inflates names when they are held.
     pub(super) const fn inflated(mut self) -> Self {
         self.inflates = true;
         self
     }
 
-    /// The same of a re-entrant lock.
+    /// The thin scripts of a re-entrant lock.
     pub(super) const fn reentrant_thin(mut self) -> Self {
         self.kind = "reentrant";
         self
@@ -213,7 +213,7 @@ impl Scripts {
         lock_on("name", self.kind)
     }
 
-    /// The reply as words.
+    /// The reply, as text.
     pub(super) async fn call(&self, item: ScriptCall) -> Result<String> {
         let call = Call::new(item, 7, Form::Source, Duration::from_secs(5));
         let reply = self.store.call(call).await?;
@@ -222,7 +222,7 @@ impl Scripts {
         Ok(words.join(" "))
     }
 
-    /// What became of each item of a batch, as words.
+    /// The outcome of each item of a batch, as text.
     pub(super) async fn batch(
         &self,
         items: impl IntoIterator<Item = ScriptCall>,
@@ -243,7 +243,7 @@ impl Scripts {
         self.call(ScriptCall::new(script, keys, args)).await
     }
 
-    /// Asks by a request that is changed so; polls if it must.
+    /// Acquires with a request changed like this; polls if it must.
     pub(super) async fn acquire_with(
         &self,
         who: Who,
@@ -265,7 +265,7 @@ impl Scripts {
         self.acquire_with(who, |ask| ask.token = Some(token)).await
     }
 
-    /// Acquires the name, in the state in which names are here; its token.
+    /// Acquires the name in the state that this test is about. Returns its token.
     pub(super) async fn hold(&self, who: Who) -> Result<i64> {
         self.hold_for(who, TTL).await
     }
@@ -276,7 +276,7 @@ impl Scripts {
         Ok(token)
     }
 
-    /// Inflates the name that the claim holds, if names are inflated here.
+    /// Inflates the name that the claim holds, if this test is about inflated names.
     pub(super) async fn come_to(&self, who: Who) -> Result<()> {
         match self.inflates {
             true => self.inflate("name", self.kind, who).await,
@@ -284,7 +284,7 @@ impl Scripts {
         }
     }
 
-    /// Inflates the name that the claim holds: its owner enters again, or another claim waits, and goes.
+    /// Inflates the name that the claim holds: its owner re-enters, or another claim waits and withdraws.
     pub(super) async fn inflate(&self, name: &str, kind: &'static str, who: Who) -> Result<()> {
         let (lock, nested) = (lock_on(name, kind)?, Who(who.0, 200).id()?);
         let (lock, id, holds, answer) = match kind {
@@ -300,7 +300,7 @@ impl Scripts {
         Ok(())
     }
 
-    /// The name is free; if names are inflated here there is a marker over nobody, as the dead leave it.
+    /// Makes the name free. If this test is about inflated names, a marker without holders stays, as dead claims leave it.
     pub(super) async fn is_free(&self) -> Result<()> {
         if self.inflates {
             self.hold(Who(201, 1)).await?;
@@ -310,7 +310,7 @@ impl Scripts {
         Ok(())
     }
 
-    /// Renews as the engine does: as if the claim lay alone, and otherwise if the name is inflated.
+    /// Renews as the engine does: as if the claim were thin, and then, if the name is inflated, by the other script.
     pub(super) async fn renew_for(&self, who: Who, ttl: Duration) -> Result<String> {
         let id = who.id()?;
         let mut ask = usual(&id).on_inflated(false);
@@ -329,7 +329,7 @@ impl Scripts {
         self.renew_for(who, TTL).await
     }
 
-    /// Releases as the engine does: as if the claim lay alone, and otherwise if the name is inflated.
+    /// Releases as the engine does: as if the claim were thin, and then, if the name is inflated, by the other script.
     pub(super) async fn release_with(&self, who: Who, cooldown: Duration) -> Result<String> {
         let id = who.id()?;
         let ask = usual(&id).on_inflated(false).cooling_down(cooldown);
@@ -360,7 +360,7 @@ impl Scripts {
         }
     }
 
-    /// Revokes whatever stands there.
+    /// Revokes the present holders.
     pub(super) async fn revoke(&self) -> Result<String> {
         self.revoke_on("name").await
     }
@@ -374,13 +374,13 @@ impl Scripts {
         self.run(&by_name::REVOKE, keys, &[]).await
     }
 
-    /// How many wait, and the claim's place among them.
+    /// The length of the queue, and the claim's place in it.
     async fn place(&self, who: Who) -> Result<String> {
         let lock = self.lock()?.queueing();
         self.call(lock.position(&who.text()?)).await
     }
 
-    /// Everybody who waits.
+    /// All waiters.
     async fn waiters(&self) -> Result<String> {
         let keys = by_name::WAITERS.keys.iter().map(|key| match *key {
             "main" => Ok(MAIN.to_owned()),

@@ -1,4 +1,4 @@
-//! How the text of a script comes about, as the page of the wire format says it to those who write another client.
+//! How the text of a script is composed, as the wire-format page explains it to authors of other clients.
 
 use std::fs;
 use std::path::Path;

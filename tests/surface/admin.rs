@@ -1,4 +1,4 @@
-//! What is done to a lock from outside: inspected, taken by force; and what of it may get lost.
+//! Administration of a lock: inspecting it, taking it by force, and the requests or replies that may get lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ async fn a_client_that_holds_for_long_is_still_known_and_one_that_left_is_forgot
     sleep(Duration::from_secs(801)).await;
     ensure!(server.keys() == [counter("name")?], "{:?}", server.keys());
 
-    // And it makes itself known again.
+    // And the client introduces itself again.
     let guard = Mutex::new(&holder, "name").acquire().await?;
     sleep(Duration::from_millis(1)).await;
     let seen = holder.inspect("name").await?;
@@ -148,7 +148,7 @@ async fn a_holder_whose_value_is_no_text_can_be_inspected() -> Result<()> {
     let seen = client.inspect("job").await?;
     ensure!(seen.kind.as_deref() == Some("foreign"), "{seen:?}");
     ensure!(seen.holders.len() == 1 && seen.holders[0].owner.is_none());
-    // It is not taken for another one.
+    // It is not taken for a claim of ours.
     ensure!(!client.force_release("job", "").await?);
     ensure!(seen.holders[0].claim == "hex:ff00fe", "{seen:?}");
     ensure!(!client.force_release("job", "hex:ff00").await?);
@@ -157,7 +157,7 @@ async fn a_holder_whose_value_is_no_text_can_be_inspected() -> Result<()> {
     Ok(())
 }
 
-/// As Redisson has it: who holds how often, and of a read-write lock how.
+/// Redisson's format: which holders hold how often, and for a read-write lock in which mode.
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_redisson_is_shown_with_its_holders_and_can_be_forced() -> Result<()> {
     let server = MemoryStore::new();
@@ -244,7 +244,7 @@ async fn a_forced_release_whose_answer_was_lost_is_not_reported_as_none() -> Res
     let server = MemoryStore::new();
     let holder = client(&server, TTL).await?;
     let (other, store) = faulty(&server, TTL)?;
-    // Teaches the server the script.
+    // Loads the script on the server.
     ensure!(!other.force_release("name", "nobody").await?);
     let guard = Mutex::new(&holder, "name").acquire().await?;
     let claim = other.inspect("name").await?.holders[0].claim.clone();
@@ -254,7 +254,7 @@ async fn a_forced_release_whose_answer_was_lost_is_not_reported_as_none() -> Res
     ensure!(!matches!(outcome, Ok(false)), "it was released by force");
     drop(guard);
 
-    // One that never went out is no doubt.
+    // A request that was never sent leaves no doubt.
     store.plan(&name::FREE, Fate::NotSent);
     ensure!(!other.force_release("name", &claim).await?);
     Ok(())

@@ -1,4 +1,4 @@
-//! The faults that users inject in tests of their own code, by `lockkeeper::memory::Faults`: what each comes to in a client.
+//! The faults that users inject in their own tests with `lockkeeper::memory::Faults`: the effect of each on a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A client that can have faults, and another one of the same server.
+/// A client with faults, and another one of the same server.
 fn clients() -> Result<(Faults, Client, Client)> {
     let server = MemoryStore::new();
     let store = server.sibling();

@@ -1,4 +1,4 @@
-//! Bad input: each a clear error of its own, promptly, and nothing is left on the server.
+//! Bad input: each case gives its own clear error at once, and leaves nothing on the server.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 
-/// The error of an attempt that must fail within 6 s: connecting gives up after 5.
+/// The error of an attempt that must fail within 6 s; connecting gives up after 5 s.
 async fn refused(url: &str) -> Result<Error> {
     let begun = Instant::now();
     let error = lockkeeper::connect(url).await.err();

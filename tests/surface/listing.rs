@@ -1,4 +1,4 @@
-//! What there is: names page by page, who waits in a queue, what a server says of itself.
+//! Listings: names page by page, the waiters of a queue, and a server's description of itself.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn names(client: &Client, pattern: &str) -> Result<(BTreeSet<String>, usiz
     Ok((found, pages))
 }
 
-/// How many pages that took.
+/// Returns the number of pages.
 async fn all_names_that_match_are_listed(site: &impl Site) -> Result<usize> {
     let client = site.client(Client::builder()).await?;
     let bare = site.client(Client::builder().namespace("")).await?;
@@ -39,7 +39,7 @@ async fn all_names_that_match_are_listed(site: &impl Site) -> Result<usize> {
     ensure!(found.len() == 1_200, "{}", found.len());
     ensure!(names(&client, "[n-p]ne").await?.0 == ["one".to_owned()].into());
     ensure!(names(&client, "none*").await?.0.is_empty());
-    // Derived keys are no names.
+    // Derived keys are not names.
     ensure!(
         names(&bare, "*e*")
             .await?
@@ -69,7 +69,7 @@ async fn all_names_that_match_are_listed_on_memory() -> Result<()> {
 #[tokio::test]
 async fn all_names_that_match_are_listed_in_pages_on_a_server() -> Result<()> {
     let pages = all_names_that_match_are_listed(&Server::start().await?).await?;
-    // 1,200 keys and nearly as many counters, 500 a page.
+    // 1,200 keys and nearly as many counters, in pages of 500.
     ensure!(pages >= 5, "{pages} pages");
     Ok(())
 }
@@ -107,7 +107,7 @@ async fn names_that_are_only_read_are_listed(site: &impl Site) -> Result<()> {
         is(client, "?shop}:*", &["{shop}:a"]).await?;
         is(client, "b*", &[]).await?;
     }
-    // Who has no namespace sees the names of all, and no derived key.
+    // A client without a namespace sees the names of all namespaces, but no derived keys.
     let (all, _) = names(&clients[1], "*").await?;
     ensure!(all.len() == 3 * NAMES.len(), "{all:?}");
     is(&clients[1], "a{*", &["a{b}"]).await?;
@@ -179,7 +179,7 @@ async fn waiters_are_shown_in_order_and_no_more_than_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// Rights as the wire format lists them.
+/// The rights as the wire format lists them.
 #[tokio::test]
 async fn the_rights_to_list_and_to_describe_are_the_ones_that_are_named() -> Result<()> {
     let server = Server::start().await?;

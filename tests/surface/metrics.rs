@@ -1,4 +1,4 @@
-//! What an exporter shows of locks: every acquisition once, by how it ended, and gauges that return to zero.
+//! What an exporter shows: every acquisition once, with its outcome, and gauges that return to zero.
 
 mod exported;
 mod tables;
@@ -23,7 +23,7 @@ use lockkeeper_testkit::server::Server;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// A store that fails when it is told to, a client on it whose metrics are exported, and the exporter.
+/// A store with planned faults, a client of it with exported metrics, and the exporter.
 struct Shop {
     store: Arc<FaultyStore>,
     client: Client,
@@ -58,7 +58,7 @@ async fn a_lock_that_is_held_and_released_is_counted_and_measured() -> Result<()
     ensure!(exported.series("lockkeeper_hold_seconds_sum") == [("kind=\"mutex\"".to_owned(), 5.0)]);
     ensure!(exported.sum("lockkeeper_acquire_seconds_sum", "") == 0.0);
 
-    // Renewed each third of a ttl.
+    // Renewed after each third of a ttl.
     ensure!(exported.sum("lockkeeper_renewals_total", "kind=\"mutex\"") == 2.0);
     ensure!(exported.sum("lockkeeper_renewal_slack_seconds_count", "") == 2.0);
     let work = "work=\"renewal\"";
@@ -160,7 +160,7 @@ async fn a_lost_lease_is_counted_by_its_reason_and_has_no_holder() -> Result<()>
     };
     let guard = lock.acquire().no_renewal().await?;
     ensure!(losses(LossReason::Expired) == 0.0);
-    // It is there before there is something to count: an alert sees the first one.
+    // The series exist before there is anything to count, so an alert sees the first loss.
     ensure!(exported.series("lockkeeper_losses_total").len() == 5);
     ensure!(guard.lost().await.reason == LossReason::Expired);
     sleep(Duration::from_secs(1)).await;
@@ -265,7 +265,7 @@ async fn holders_of_every_sort_leave_no_trace_in_the_gauges() -> Result<()> {
     ensure!(holders("rwlock") == 1.0);
     drop(writing);
 
-    // One client's waiters hand a mutex over among themselves.
+    // The waiters of one client hand a mutex over among themselves.
     let mutex = Mutex::new(&client, "name");
     let first = mutex.acquire().await?;
     let mut others = JoinSet::new();
@@ -299,7 +299,7 @@ async fn holders_of_every_sort_leave_no_trace_in_the_gauges() -> Result<()> {
     exported.ensure_over(&[(AcquisitionOutcome::Granted, 13)])
 }
 
-/// Counts what it is told.
+/// Counts events.
 #[derive(Debug, Clone, Default)]
 struct Tally(Arc<AtomicU32>);
 
@@ -325,7 +325,7 @@ async fn an_observer_of_ones_own_is_told_beside_the_metrics() -> Result<()> {
         .release()
         .await?;
     exported.ensure_over(&[(AcquisitionOutcome::Granted, 1)])?;
-    // It begins, is granted, ends and is released.
+    // Begun, granted, ended and released.
     ensure!(tally.0.load(Ordering::Relaxed) == 4);
     Ok(())
 }

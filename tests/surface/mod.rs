@@ -1,4 +1,4 @@
-//! What people and tools see: inspecting, revoking, listing, events, rights, bad input.
+//! What people and tools see: inspection, revocation, listings, events, rights, bad input.
 
 mod admin;
 mod faults;

@@ -1,5 +1,5 @@
-//! What people read of a claim: who its client is from when it waits, what its acquisition noted, and who was in the way of one that waited
-//! in vain.
+//! Notes that people read: which client a waiting claim belongs to, what its acquisition noted, and which holder blocked a
+//! claim that waited in vain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ fn labelled(server: &MemoryStore, label: &str) -> Result<Client> {
     Ok(settings.build(Arc::new(server.sibling()))?)
 }
 
-/// The keys under which notes stand.
+/// The keys that contain notes.
 fn notes(server: &MemoryStore) -> Vec<String> {
     let mut keys = server.keys();
-    // Beside the client's id there is a claim's.
+    // They contain a claim's id beside the client's.
     keys.retain(|key| key.starts_with("lockkeeper.client:") && key.contains("}:"));
     keys
 }
@@ -48,7 +48,7 @@ async fn a_client_that_waits_is_known_by_its_label_and_its_note() -> Result<()> 
     let seen = holder.inspect("report").await?.holders.remove(0);
     ensure!(seen.note.as_deref() == Some("request 7f3a"), "{seen:?}");
     ensure!(seen.label.as_deref() == Some("web-2"), "{seen:?}");
-    // It stays as long as the claim.
+    // The note lives as long as the claim.
     sleep(Duration::from_secs(1800)).await;
     let seen = holder.inspect("report").await?.holders.remove(0);
     ensure!(seen.note.as_deref() == Some("request 7f3a"), "{seen:?}");
@@ -152,7 +152,7 @@ async fn looking_who_held_bounds_itself_and_delays_nobody_by_more_than_a_tenth_o
     let client = Client::builder().build(Arc::clone(&store) as Arc<dyn Store>)?;
     let lock = Mutex::new(&client, "name");
     let guard = lock.acquire().await?;
-    // The server knows the script from now on.
+    // Loads the script on the server.
     client.inspect("name").await?;
     let before = store.sent(&name::INSPECT);
     store.slow_down(&name::INSPECT, Duration::from_millis(10));
@@ -168,7 +168,7 @@ async fn looking_who_held_bounds_itself_and_delays_nobody_by_more_than_a_tenth_o
     }
     ensure!(told == 16, "{told} looked");
     ensure!(store.sent(&name::INSPECT) - before == told);
-    // A server that does not say is not waited for.
+    // It does not wait for a server that does not answer.
     store.slow_down(&name::INSPECT, SECOND);
     let began = Instant::now();
     let late = lock.acquire().wait_for(SECOND).await.err();
@@ -181,7 +181,7 @@ async fn looking_who_held_bounds_itself_and_delays_nobody_by_more_than_a_tenth_o
         "{:?}",
         began.elapsed()
     );
-    // Nor is it asked by one that does not wait.
+    // Nor is the server asked for an acquire that does not wait.
     let sent = store.sent(&name::INSPECT);
     ensure!(lock.acquire().wait_for(Duration::ZERO).await.is_err());
     ensure!(store.sent(&name::INSPECT) == sent);

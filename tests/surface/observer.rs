@@ -1,4 +1,4 @@
-//! An observer is told of every turn of a lease, and of the one end of every acquisition.
+//! An observer is told of every change of a lease, and once of the end of every acquisition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use parking_lot::Mutex as Cell;
 
 const TTL: Duration = Duration::from_secs(6);
 
-/// All that was told of names.
+/// All events about names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
     Acquisition(AcquisitionEvent),
@@ -39,7 +39,7 @@ impl Observer for Diary {
 }
 
 impl Diary {
-    /// What was written since the last look of leases.
+    /// The lease events since the last call.
     fn leases(&self) -> Vec<LeaseEvent> {
         let lease = |(_, entry)| match entry {
             Lease(event) => Some(event),
@@ -96,7 +96,7 @@ async fn every_turn_of_a_lease_is_told_with_its_figures() -> Result<()> {
     ensure!(diary.leases().is_empty(), "it has no lease yet");
     guard.release().await?;
     let guard = waiting.await??;
-    // The waiter is told by the same script that answers the release.
+    // The script that answers the release also notifies the waiter.
     let mut told = diary.leases();
     told.sort_by_key(|event| matches!(event, LeaseEvent::Granted { .. }));
     ensure!(
@@ -119,7 +119,7 @@ async fn every_turn_of_a_lease_is_told_with_its_figures() -> Result<()> {
     Ok(())
 }
 
-/// The claims of what was observed.
+/// The observed claims.
 #[derive(Debug, Default)]
 struct Claims(Cell<Vec<String>>);
 
@@ -139,7 +139,7 @@ async fn an_observer_is_told_the_claim_that_inspection_shows() -> Result<()> {
     for _ in 0..2 {
         let guard = lock.acquire().await?;
         let claim = &client.inspect("name").await?.holders[0].claim;
-        // Once for its grant, once for its release.
+        // Once for its grant and once for its release.
         shown.extend([claim.clone(), claim.clone()]);
         guard.release().await?;
     }
@@ -149,7 +149,7 @@ async fn an_observer_is_told_the_claim_that_inspection_shows() -> Result<()> {
     Ok(())
 }
 
-/// It has a defect of its own.
+/// An observer with a bug of its own.
 #[derive(Debug)]
 struct Panicking;
 
@@ -174,7 +174,7 @@ async fn a_panicking_observer_costs_its_observations_and_nothing_else() -> Resul
     let lock = FairLock::new(&client, "name");
     let guard = lock.acquire().await?;
     let waiting = tokio::spawn(lock.acquire().into_future());
-    // Renewed and beaten for by the client's own tasks, which observe too.
+    // The client's own tasks renew and send heartbeats, and they notify observers too.
     tokio::time::sleep(TTL * 3).await;
     guard.verify().await?;
     client.revoke("name").await?;
@@ -184,11 +184,11 @@ async fn a_panicking_observer_costs_its_observations_and_nothing_else() -> Resul
     Ok(())
 }
 
-/// How the acquisitions of a name ended that were told of since the last look, each with whether it was said to wait.
+/// How the acquisitions of a name since the last call ended, and for each whether it was reported as waiting.
 ///
 /// # Errors
 ///
-/// If one did not begin before, waited after, or ended more than once.
+/// If one did not begin first, waited after its end, or ended more than once.
 fn ends(diary: &Diary, name: &str) -> Result<Vec<(AcquisitionOutcome, bool)>> {
     let (mut begun, mut waiting, mut ends) = (0, 0, Vec::new());
     let told = diary.take();
@@ -238,7 +238,7 @@ async fn every_acquisition_that_begins_is_told_to_end_in_one_way() -> Result<()>
     let wrong_kind = RwLock::new(&client, "name");
     ensure!(wrong_kind.read().await.is_err());
     ensure!(ends(&diary, "name")? == [(By::Failed, false)]);
-    // Of several names each is told, however the whole ends.
+    // With several names, each is reported, however the whole ends.
     let both = MultiLock::new([&mutex, &Mutex::new(&client, "other")])?;
     ensure!(both.acquire().wait_for(second).await.is_err());
     let told = diary.0.lock().clone();
@@ -267,7 +267,7 @@ async fn every_acquisition_that_begins_is_told_to_end_in_one_way() -> Result<()>
     ensure!(fair.acquire().await.is_err());
     ensure!(ends(&diary, "queue")?.is_empty(), "it did not begin");
 
-    // The first of several servers' clients tells.
+    // Of several servers' clients, the first one reports.
     let servers: Vec<_> = (0..3).map(|_| MemoryStore::new()).collect();
     let clients = servers
         .iter()
@@ -303,7 +303,7 @@ async fn every_lease_that_is_granted_is_told_to_end_in_one_way() -> Result<()> {
     let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
     let other = Client::builder().build(Arc::new(server.sibling()))?;
     let lock = Mutex::new(&client, "name");
-    // How the one hold since the last look ended, as it is told after a while, and how long it was held.
+    // The end of the one hold since the last call, as it is reported after a while, and how long it was held.
     let ended = async || {
         tokio::time::sleep(TTL * 2).await;
         let mut told = diary.leases();
@@ -329,7 +329,7 @@ async fn every_lease_that_is_granted_is_told_to_end_in_one_way() -> Result<()> {
     other.revoke("name").await?;
     ensure!(ended().await?.0 == "revoked");
     drop(guard);
-    // The server had forgotten it, which nobody knew before the release.
+    // The server had forgotten the claim, which only the release finds out.
     let guard = lock.acquire().await?;
     server.execute(&["DEL", "lockkeeper:name"])?;
     ensure!(guard.release().await.is_err());
@@ -340,7 +340,7 @@ async fn every_lease_that_is_granted_is_told_to_end_in_one_way() -> Result<()> {
     drop(guard);
     let (end, held) = ended().await?;
     ensure!(end == "unconfirmed" && held > TTL, "{end} after {held:?}");
-    // Or the client is closed before.
+    // Or the client is closed first.
     let guard = Mutex::new(&client, "second").acquire().await?;
     store.silence("lockkeeper:second");
     drop(guard);

@@ -1,4 +1,4 @@
-//! A lock that is asked for back: every holder is told once, whichever way the word comes.
+//! Revocation: every holder is told exactly once, by whichever way the notice arrives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(6);
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Counts the leases that are lost.
+/// Counts lost leases.
 #[derive(Debug, Default)]
 struct Losses(Cell<Vec<LossReason>>);
 
@@ -73,14 +73,14 @@ async fn a_revocation_reaches_its_holder_in_the_time_of_a_message() -> Result<()
     Ok(())
 }
 
-/// A lease of 30 s is renewed after some 10 s, so what comes without a renewal has come by the message.
+/// A lease of 30 s is renewed after about 10 s, so an earlier notice came by message.
 #[tokio::test]
 async fn a_revocation_on_a_real_server_reaches_its_holder_without_a_renewal() -> Result<()> {
     let server = Server::start().await?;
     let holder = lockkeeper::connect(&server.url()).await?;
     let other = lockkeeper::connect(&server.url()).await?;
     let first = Mutex::new(&holder, "first").acquire().await?;
-    // Once it listens, and the server knows all scripts.
+    // Once the client is subscribed and the server has all scripts.
     let listening = ["PUBSUB", "CHANNELS", "lockkeeper.client:*"];
     while server.command(&listening).await?.into_texts()?.len() != 1 {
         sleep(Duration::from_millis(5)).await;
@@ -198,7 +198,7 @@ async fn every_claim_of_a_revoked_owner_is_told_and_no_more_get_in() -> Result<(
     Ok(())
 }
 
-/// A process that holds for an owner of another one listens to what that one is told, for as long as it holds.
+/// A process that holds for another client's owner subscribes to that client's notices, for as long as it holds.
 #[tokio::test]
 async fn a_holder_for_another_clients_owner_is_told_too_and_listens_no_longer_than_it_holds()
 -> Result<()> {
@@ -224,11 +224,11 @@ async fn a_holder_for_another_clients_owner_is_told_too_and_listens_no_longer_th
     ensure!(maker.revoke("name").await? == 1);
     ensure!(timeout(SOON, guard.ended()).await?.reason() == Some(LossReason::Revoked));
     drop(guard);
-    // It lingers for five seconds.
+    // The subscription lingers for five seconds.
     timeout(2 * SOON, listening("0")).await?
 }
 
-/// The answer to the acquire is lost, and before it is repeated the hold is revoked: it must not come back.
+/// The reply to the acquire is lost, and the hold is revoked before the acquire is repeated: it must not come back.
 #[tokio::test(start_paused = true)]
 async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> {
     for reenters in [false, true] {
@@ -238,7 +238,7 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
             .ttl(TTL)
             .build(Arc::clone(&faulty) as Arc<dyn Store>)?;
         let other = client(&server, TTL).await?;
-        // The server must know the script, or the lost reply is that it does not.
+        // The server must know the script, or the lost reply would be its NOSCRIPT.
         if reenters {
             let lock = ReentrantLock::new(&other, "name");
             lock.acquire()
@@ -282,14 +282,14 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
     Ok(())
 }
 
-/// The message and the answer come by different connections.
+/// The message and the reply arrive over different connections.
 #[tokio::test(start_paused = true)]
 async fn a_word_that_overtakes_the_answer_of_the_grant_is_not_lost() -> Result<()> {
     for forced in [false, true] {
         let server = MemoryStore::new();
         let other = client(&server, TTL).await?;
         let (holder, store) = faulty(&server, TTL)?;
-        // From here on the client listens and the server knows the script.
+        // From here on the client is subscribed and the server knows the script.
         Mutex::new(&holder, "first")
             .acquire()
             .await?
@@ -336,7 +336,7 @@ async fn a_client_that_may_not_listen_does_not_ask_for_it_all_the_time() -> Resu
         (1..=20).contains(&asked),
         "asked {asked} times in ten minutes"
     );
-    // Whoever waits for others is told at once that nobody can.
+    // Waiting for another holder fails at once, because the client cannot subscribe.
     let (client, store) = faulty(&server, TTL)?;
     store.refuse_subscriptions("NOPERM no permissions to access the channel");
     let waited = Instant::now();
@@ -359,7 +359,7 @@ async fn a_revocation_right_after_a_clients_first_grant_is_told() -> Result<()> 
             true => lock.acquire().await?,
             false => lock.acquire().no_renewal().await?,
         };
-        // Before the client has subscribed to what it is told.
+        // Before the client is subscribed to its notices.
         ensure!(other.revoke("name").await? == 1);
         let revoked = Instant::now();
         let end = timeout(TTL / 6, guard.ended()).await;

@@ -1,4 +1,5 @@
-//! The rights that [docs/wire-format.md](../../docs/wire-format.md) names are enough, and it names them as they are tried here.
+//! The rights in [docs/wire-format.md](../../docs/wire-format.md) are sufficient, and the document lists exactly those tried
+//! here.
 
 use std::time::Duration;
 
@@ -15,16 +16,16 @@ use tokio::time::timeout;
 
 const DOCUMENT: &str = include_str!("../../docs/wire-format.md");
 
-/// Far below the ttl: what comes within this came by a message.
+/// Far below the ttl: an earlier notice came by message.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Where the locks of most tests live.
+/// The namespace of most tests.
 const DEFAULT: &str = "lockkeeper";
 
-/// The namespace of the document.
+/// The namespace in the document.
 const TENANT: &str = "billing";
 
-/// The words of the document that make the user, for this namespace.
+/// The command in the document that creates the user, for this namespace.
 fn documented(namespace: &str) -> Result<Vec<String>> {
     let start = DOCUMENT.find("ACL SETUSER app").context("no rights")?;
     let rules = DOCUMENT[start..].split("```").next().context("no end")?;
@@ -32,7 +33,7 @@ fn documented(namespace: &str) -> Result<Vec<String>> {
     Ok(words.map(|word| word.replace(TENANT, namespace)).collect())
 }
 
-/// Makes the user for the default namespace, with more rights than those.
+/// Creates the user for the default namespace, with more rights than those.
 async fn make_user(server: &Server, more: &[&str]) -> Result<()> {
     make_tenant(server, DEFAULT, more).await
 }
@@ -52,7 +53,7 @@ fn as_user(url: &str) -> String {
     url.replacen("://", "://app:password@", 1)
 }
 
-/// Everything that a lock does for a holder and a waiter, and what others ask about it.
+/// Everything that a lock does for a holder and a waiter, and the queries about it.
 async fn all_of<S: Subject>(url: &str, namespace: &str, name: &str) -> Result<()> {
     let settings = || Client::builder().namespace(namespace).label("whoever");
     let (one, other) = (
@@ -74,7 +75,7 @@ async fn all_of<S: Subject>(url: &str, namespace: &str, name: &str) -> Result<()
     while one.inspect(name).await?.holders[0].label.as_deref() != Some("whoever") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // It may not listen yet, right after its first grant.
+    // Right after its first grant, the client may not be subscribed yet.
     while one.revoke(name).await? == 1 {
         let told = timeout(Duration::from_millis(50), guard.ended()).await;
         if let Ok(end) = told {
@@ -137,7 +138,7 @@ async fn the_documented_rights_are_enough_for_a_tenant_whatever_its_names_are() 
     Ok(())
 }
 
-/// What a server says when it is asked whether the user might send this.
+/// The server's answer to whether the user may send this command.
 async fn dry_run(server: &Server, words: &[&str]) -> Result<String> {
     let words = [&["ACL", "DRYRUN", "app"], words].concat();
     server.command(&words).await?.into_text()
@@ -188,7 +189,7 @@ async fn a_tenant_cannot_touch_what_is_its_neighbours() -> Result<()> {
             held.push((mutex, fair, read, waiting, writing));
         }
         let keys = texts(&server, &["KEYS", "*"]).await?;
-        // Of each name 3 main keys at most, 3 tokens, 2 queues with what is known of them, and the readers; two labels.
+        // At most 3 main keys per name, 3 tokens, 2 queues with their state, and the readers; two labels.
         ensure!(keys.len() >= names.len() * 9, "{keys:?}");
         for key in &keys {
             for command in [&["DEL", key][..], &["GET", key], &["ZADD", key, "1", "x"]] {
@@ -264,7 +265,7 @@ async fn who_lacks_a_right_is_told_what_to_allow() -> Result<()> {
     Ok(())
 }
 
-/// Whether a server says what its users may do.
+/// Whether the server can report what its users may do.
 async fn tells_of_rights(client: &Client) -> Result<bool> {
     let version = client.server_facts().await?.version;
     let version = version.context("no version")?;
@@ -283,7 +284,7 @@ async fn rights_that_are_missing_are_named_as_the_rules_that_would_give_them() -
             "resetchannels",
             "&lockkeeper.*:{lockkeeper:* &lockkeeper.client:* +publish +subscribe",
         ),
-        // It may be a user for other names.
+        // The user may be meant for other names.
         ("resetkeys", ""),
     ] {
         make_user(&server, &[taken]).await?;
@@ -293,7 +294,7 @@ async fn rights_that_are_missing_are_named_as_the_rules_that_would_give_them() -
             missing == if tells { told } else { "" },
             "{taken}: {missing}"
         );
-        // What is named is enough.
+        // The rights that the report names are sufficient.
         let rules: Vec<&str> = missing.split(' ').filter(|rule| !rule.is_empty()).collect();
         make_user(&server, &[&[taken], &rules[..]].concat()).await?;
         let missing = client.missing_rights().await?;
@@ -302,7 +303,7 @@ async fn rights_that_are_missing_are_named_as_the_rules_that_would_give_them() -
     Ok(())
 }
 
-/// What the document adds for a cluster, and for one that has sharded messages.
+/// The rights that the document adds for a cluster, and for one with sharded messages.
 const OF_CLUSTERS: [&str; 2] = ["+cluster|nodes", "+asking"];
 const OF_SHARDED: [&str; 4] = [
     "+spublish",
@@ -311,7 +312,7 @@ const OF_SHARDED: [&str; 4] = [
     "+pubsub|shardnumsub",
 ];
 
-/// Makes the user on every node, with more rights than those.
+/// Creates the user on every node, with more rights than those.
 async fn make_user_of(cluster: &Cluster, more: &[&str]) -> Result<()> {
     let mut words = OF_CLUSTERS.to_vec();
     if cluster.has_sharded_messages().await? {
@@ -351,7 +352,7 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
     }
     guard.release().await?;
 
-    // Who may not publish locks all the same, and the others find out by their timers.
+    // A client without the right to publish can still lock; the others find out by their timers.
     make_user_of(&cluster, &["-spublish"]).await?;
     let mute = lockkeeper::connect(&as_user(&cluster.url())).await?;
     let missing = mute.missing_rights().await?.join(" ");
@@ -379,7 +380,7 @@ async fn the_documented_rights_are_enough_on_a_cluster() -> Result<()> {
         timeout(SOON * 6, all_kinds(&url, DEFAULT, tag)).await??;
     }
 
-    // A lease whose slot is on its way is asked for.
+    // A lease whose slot is in migration needs ASKING.
     let client = lockkeeper::connect(&url).await?;
     let guard = Mutex::new(&client, "wanders").acquire().await?;
     let slot = cluster.slot_of("lockkeeper:wanders").await?;

@@ -1,4 +1,4 @@
-//! What operators see: a span for each acquisition and one for each hold, an event for each turn of a lease, and never a password.
+//! What operators see: a span for each acquisition and each hold, an event for each change of a lease, and never a password.
 
 use std::io::Write;
 use std::sync::{Arc, Once};
@@ -18,7 +18,7 @@ use tracing::span::{Id, Record};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-/// Everything that is logged while it is the default subscriber of this thread.
+/// Records everything that is logged while this is the thread's default subscriber.
 #[derive(Clone, Default)]
 struct Log(Arc<Cell<Vec<u8>>>);
 
@@ -29,8 +29,8 @@ impl Log {
     }
 
     fn collect(&self) -> tracing::subscriber::DefaultGuard {
-        // A place in the code that another test's thread comes to for the first time at this very moment, without a subscriber,
-        // would be taken to be of interest to nobody, for good. One subscriber for all threads is interested in all places.
+        // If another test's thread reached a callsite for the first time at this moment, without a subscriber, the callsite
+        // would be disabled for good. One global subscriber keeps all callsites enabled.
         static FOR_ALL: Once = Once::new();
         FOR_ALL.call_once(|| {
             let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
@@ -143,7 +143,7 @@ async fn the_time_of_holding_is_a_span_below_the_callers_that_says_how_it_ended(
     client.revoke("invoice:42").await?;
     guard.lost().await;
     drop(guard);
-    // What a release finds out belongs to it.
+    // What a release finds out is logged within it.
     let guard = lock.acquire().await?;
     server.execute(&["DEL", "lockkeeper:invoice:42"])?;
     ensure!(guard.release().await.is_err());
@@ -155,7 +155,7 @@ async fn the_time_of_holding_is_a_span_below_the_callers_that_says_how_it_ended(
     Ok(())
 }
 
-/// How the spans of holding ended that are over.
+/// How the spans of finished holds ended.
 #[derive(Clone, Default)]
 struct Ends(Arc<Cell<Vec<String>>>);
 
@@ -202,7 +202,7 @@ async fn a_silent_server_is_one_line_for_each_interval_however_many_leases_there
         let count = line.split("renewals=").nth(1)?;
         count.split(' ').next()?.parse::<usize>().ok()
     });
-    // The first one stands alone.
+    // The first one is logged alone.
     let counted = counts.sum::<usize>() + 1;
     ensure!(
         counted >= LEASES,
@@ -212,7 +212,7 @@ async fn a_silent_server_is_one_line_for_each_interval_however_many_leases_there
     Ok(())
 }
 
-/// Ends the connections of everybody but the one that asks.
+/// Closes all connections but the one that asks.
 async fn kill_connections(server: &Server) -> Result<()> {
     for kind in ["normal", "pubsub"] {
         server.command(&["CLIENT", "KILL", "TYPE", kind]).await?;
@@ -243,7 +243,7 @@ async fn why_a_server_does_not_let_in_again_is_a_warning_and_written_once() -> R
         .command(&["ACL", "SETUSER", "ann", "resetpass", ">other"])
         .await?;
     kill_connections(&server).await?;
-    // Both connections are tried again and again, which those who look closer see.
+    // Both connections are retried repeatedly, which is logged at a more detailed level.
     logged(&log, "cannot connect, trying again", 8).await?;
     client.close().await;
     let text = log.text();
@@ -275,7 +275,7 @@ async fn what_is_known_of_a_server_is_not_said_again_at_each_reconnect() -> Resu
     Ok(())
 }
 
-/// What is warned of when a client connects to `url`.
+/// The warnings when a client connects to `url`.
 async fn warned(url: &str) -> Result<String> {
     let log = Log::default();
     let _collecting = log.collect();
@@ -332,14 +332,14 @@ async fn connecting_warns_of_missing_rights() -> Result<()> {
         .await?
         .server_facts()
         .await?;
-    // One before 7.0 does not say.
+    // Servers before 7.0 do not report it.
     if !facts.version.is_some_and(|it| it.starts_with("redis 6")) {
         ensure!(
             text.lines().count() == 1 && text.contains("+publish"),
             "{text}"
         );
     }
-    // What the server does not have is no matter of rights.
+    // A missing command is not a missing right.
     let renamed = durable().configuration("rename-command PTTL \"\"");
     let text = warned(&renamed.start().await?.url()).await?;
     ensure!(text.is_empty(), "{text}");

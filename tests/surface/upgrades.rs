@@ -8,8 +8,8 @@ use lockkeeper::{
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 
-/// What `docs/wire-format.md` promises of names that a later version keeps otherwise: this version does not wait for them, and
-/// changes nothing.
+/// The promise of `docs/wire-format.md` for names that a later version stores differently: this version does not wait for them
+/// and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_name_of_a_later_wire_is_refused_in_words_by_every_kind() -> Result<()> {
     const LATER: &str = "wire * 2 whatever it says";

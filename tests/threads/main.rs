@@ -1,5 +1,5 @@
-//! What threads do to one claim at the same time, in ten thousand orders of each scene, a hundred thousand in `cargo xtask prove`;
-//! and the races that were mended once, which are found.
+//! Tests threads that use one claim at the same time: ten thousand interleavings of each scene, a hundred thousand in
+//! `cargo xtask prove`. Races that were once fixed must be found when they are put back.
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +13,13 @@ use shuttle::{Config, Runner};
 
 const SEED: u64 = 1;
 
-/// Runs a scene in so many orders that follow from the seed.
+/// Runs a scene in this many interleavings, which the seed determines.
 fn run(scene: fn(), orders: usize) {
     let scheduler = RandomScheduler::new_from_seed(SEED, orders);
     Runner::new(scheduler, Config::new()).run(scene);
 }
 
-/// Runs all scenes, on each core some of them.
+/// Runs all scenes, spread over the cores.
 fn run_all(orders: usize) {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     let next = AtomicUsize::new(0);

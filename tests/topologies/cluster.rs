@@ -1,5 +1,5 @@
-//! A cluster under load while its primaries die, its slots wander and its replicas come and go: for twenty seconds, or for
-//! longer by `LOCKKEEPER_LOAD_SECONDS`.
+//! A cluster under load while its primaries die, its slots migrate and its replicas come and go: for twenty seconds, or longer
+//! with `LOCKKEEPER_LOAD_SECONDS`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use tokio::time::{sleep, timeout};
 
 const CLIENTS: usize = 4;
 
-/// Short, so that a slot is on its way for several of them.
+/// Short, so that a migration of a slot takes several of them.
 const TTL: Duration = Duration::from_secs(1);
 
 /// Names of each kind.
 const NAMES: usize = 4;
 
-/// Three tasks for each name of a mutex, a re-entrant and a fair lock, as many readers and as many writers for each of a
-/// read-write lock, and four that hold several at once: 64.
+/// Three tasks for each name of a mutex, a re-entrant lock and a fair lock; as many readers and as many writers for each name
+/// of a read-write lock; and four tasks that hold several names at once: 64.
 fn jobs() -> Vec<Job> {
     let mut jobs = Job::of_singles(NAMES, 3);
     jobs.extend([Job::Several(NAMES); 4]);
@@ -55,7 +55,7 @@ async fn nobody_hangs_or_is_forgotten_while_nodes_die_and_slots_wander() -> Resu
     for process in &processes {
         serve(&jobs, process, &records).await?;
     }
-    // A node that is away costs seconds, and so may a wake of a mutex that is lost while its slot moves.
+    // A missing node costs seconds, and so may a lost notification for a mutex whose slot moves.
     let grants = records.check(3)?;
     ensure!(grants >= 20 * names.len(), "{grants} grants of {names:?}");
     println!("{grants} grants, {records}; {weather}");
@@ -65,7 +65,7 @@ async fn nobody_hangs_or_is_forgotten_while_nodes_die_and_slots_wander() -> Resu
     nobody_listens(&cluster, clients).await
 }
 
-/// Everything that may happen to a cluster, one after the other; says how often.
+/// Everything that can happen to a cluster, one after the other. Returns how often each happened.
 async fn storm(
     cluster: &mut Cluster,
     names: &[String],
@@ -100,7 +100,7 @@ async fn storm(
     ))
 }
 
-/// A primary is killed, or frozen, until its replica has taken its place; then it comes back.
+/// Kills or freezes a primary until its replica has replaced it, then brings it back.
 async fn lose(
     cluster: &mut Cluster,
     victim: usize,
@@ -130,7 +130,7 @@ async fn lose(
     Ok(())
 }
 
-/// Slots of some names go to the next primary; how many.
+/// Migrates the slots of some names to the next primary. Returns how many.
 async fn slots_wander(cluster: &Cluster, names: &[String]) -> Result<usize> {
     let primaries = cluster.primaries().await?;
     let some = [0, 1, 2, 3].map(|_| &names[fastrand::usize(..names.len())]);
@@ -149,7 +149,7 @@ async fn slots_wander(cluster: &Cluster, names: &[String]) -> Result<usize> {
     Ok(some.len())
 }
 
-/// No subscription, but for the channel of each client until it is closed.
+/// Checks that no subscription remains but each client's own channel, and that one only until the client is closed.
 async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
     let sharded = cluster.has_sharded_messages().await?;
     let questions = ["CHANNELS", "SHARDCHANNELS"];
@@ -193,8 +193,8 @@ async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
     Ok(())
 }
 
-/// A lease is renewed by main key and holders, which are there, and a fair lock's next claim is granted from the queue and then stands
-/// alone: the slots of both are on their way for longer than their leases.
+/// A lease is renewed with the main key and the holders, which exist. A fair lock's next claim is granted from the queue and
+/// is then alone. The slots of both migrate for longer than their leases last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_last_while_their_slot_is_on_its_way() -> Result<()> {
     let cluster = Cluster::options().replicas(0).start().await?;

@@ -1,4 +1,4 @@
-//! A primary that is replaced by one which has not heard of the last writes: what is lost with them, and what is not.
+//! Failover to a primary that lacks the last writes: what is lost with them, and what is not.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn client(server: &MemoryStore) -> Result<Client> {
     server.client(Client::builder().ttl(TTL)).await
 }
 
-/// A grant to a client that knows of none before, let go at once.
+/// The token of a grant to a client that knows no earlier grant; released at once.
 async fn token_of_a_stranger<S: Subject>(server: &MemoryStore) -> Result<u64> {
     let client = client(server).await?;
     let guard = S::new(&client, "name").acquire().await?;
@@ -34,7 +34,7 @@ fn milliseconds(time: Duration) -> Result<i64> {
     Ok(i64::try_from(time.as_millis())?)
 }
 
-/// Replaces the primary by one that has not heard of the last grant, and returns the token of that and of the next one.
+/// Fails over to a primary that lacks the last grant. Returns the token of that grant and of the next one.
 async fn fail_over<S: Subject>(took: Duration, behind: Duration) -> Result<(u64, u64)> {
     let server = MemoryStore::new();
     token_of_a_stranger::<S::Contender>(&server).await?;
@@ -80,7 +80,7 @@ async fn tokens_go_back<S: Subject>() -> Result<()> {
     Ok(())
 }
 
-/// The counter-example to what is not promised.
+/// The counter-example for something that is not promised.
 #[tokio::test(start_paused = true)]
 async fn tokens_go_back_over_a_failover_to_a_clock_behind_by_more_than_it_took() -> Result<()> {
     tokens_go_back::<Mutex>().await?;
@@ -91,8 +91,8 @@ async fn tokens_go_back_over_a_failover_to_a_clock_behind_by_more_than_it_took()
     tokens_go_back::<Semaphore>().await
 }
 
-/// The counter-example to what is not promised: the new primary remembers a reader that has left, and has not heard of the one
-/// that wrote since.
+/// The counter-example for something that is not promised: the new primary remembers a reader that has released, and lacks the
+/// writer since then.
 #[tokio::test(start_paused = true)]
 async fn whoever_reads_beside_readers_that_a_failover_brought_back_has_their_old_token()
 -> Result<()> {
@@ -111,14 +111,14 @@ async fn whoever_reads_beside_readers_that_a_failover_brought_back_has_their_old
     server.restore(&replica);
     let guard = late.read().await?;
     ensure!(guard.fencing_token() == old && old < lost, "{guard:?}");
-    // Only as long as others read beside it: whoever begins anew is above all.
+    // Only while others read beside it: a fresh start gets a token above all.
     guard.release().await?;
     sleep(TTL).await;
     ensure!(late.read().await?.fencing_token() > lost);
     Ok(())
 }
 
-/// The same of an owner, which gets in again.
+/// The same for an owner that re-enters.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_comes_back_to_a_hold_that_a_failover_brought_back_has_its_old_token()
 -> Result<()> {
@@ -159,14 +159,14 @@ async fn two_believe<S: Subject>() -> Result<()> {
         other.state()
     );
     ensure!(other.fencing_token() > held.fencing_token());
-    // The next renewal tells the one that was forgotten, and it is alone no longer than its ttl.
+    // The next renewal tells the holder that was forgotten, within a ttl.
     let told = tokio::time::timeout(TTL, held.lost()).await;
     ensure!(told.is_ok(), "it believes after a ttl");
     ensure!(other.state() == LeaseState::Held);
     Ok(())
 }
 
-/// The counter-example to what is not promised.
+/// The counter-example for something that is not promised.
 #[tokio::test(start_paused = true)]
 async fn two_believe_after_a_failover_that_lost_a_grant_and_for_a_ttl_at_most() -> Result<()> {
     two_believe::<Mutex>().await?;

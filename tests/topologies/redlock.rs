@@ -1,4 +1,4 @@
-//! The Redlock on real servers, some of which are killed, stopped, slowed down and started again without their data.
+//! The Redlock on real servers, some of which are killed, stopped, delayed, or restarted without their data.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// Short, for servers that have just been started stay out for so long.
+/// Short, because servers that have just started do not take part for this long.
 const TTL: Duration = Duration::from_secs(2);
 
 const SOON: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ async fn acquired(lock: &Redlock) -> Result<RedlockGuard> {
     Ok(timeout(SOON, lock.acquire().into_future()).await??)
 }
 
-/// A hold on all of so many servers: those that have just been started, or are slow, take part in a later one.
+/// Acquires until all of these servers take part: new or slow ones do so only in a later round.
 async fn acquired_on_all(lock: &Redlock, servers: usize) -> Result<RedlockGuard> {
     let acquired = async {
         loop {
@@ -77,11 +77,11 @@ async fn it_works_with_two_killed_and_refuses_promptly_with_three() -> Result<()
     sleep(TTL * 2).await;
     ensure!(guard.state() == LeaseState::Held, "{guard:?}");
     guard.release().await?;
-    // A process that begins while two of them are down.
+    // A process that starts while two servers are down.
     acquired(&other).await?.release().await?;
 
     servers[2].kill()?;
-    // Its clients have to notice that it is gone.
+    // Its clients need time to notice that the server is gone.
     sleep(Duration::from_millis(200)).await;
     let begun = Instant::now();
     let error = lock.try_acquire().await.unwrap_err();
@@ -93,7 +93,7 @@ async fn it_works_with_two_killed_and_refuses_promptly_with_three() -> Result<()
             && text.contains(&server.port().to_string());
         ensure!(named == (place < 3), "server {}: {text}", place + 1);
     }
-    // It comes back without its data, and takes part when it has been up for one ttl.
+    // The server comes back without its data, and takes part once it has been up for one ttl.
     servers[2].restart().await?;
     let guard = acquired(&lock).await?;
     ensure!(guard.valid_parts() == 3);
@@ -136,14 +136,14 @@ async fn a_stopped_server_costs_a_little_time_and_no_more() -> Result<()> {
     servers[4].freeze()?;
     let begun = Instant::now();
     let guard = acquired(&lock).await?;
-    // A request waits for a sixth of it, and a busy machine may need a second round.
+    // A request waits for a sixth of the ttl, and a busy machine may need a second round.
     ensure!(
         guard.valid_parts() == 3 && begun.elapsed() < TTL * 3 / 4,
         "{:?}",
         begun.elapsed()
     );
     guard.release().await?;
-    // What it was asked before it was stopped must not come back to life.
+    // The requests from before it was stopped must not revive a hold.
     servers[0].thaw()?;
     servers[4].thaw()?;
     timeout(SOON, servers[0].vanished(MAIN)).await??;
@@ -153,7 +153,7 @@ async fn a_stopped_server_costs_a_little_time_and_no_more() -> Result<()> {
     Ok(())
 }
 
-/// Rights as the wire format lists them.
+/// The rights as the wire format lists them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
     let servers = [
@@ -180,13 +180,13 @@ async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
     guard.release().await?;
     let (unable, _clients) = lock(urls("unable")).await?;
     let error = unable.try_acquire().await.unwrap_err().to_string();
-    // Two of three are enough to know.
+    // Two of three servers are enough to decide.
     let told = error.contains("2 of which failed") || error.contains("3 of which failed");
     ensure!(told && error.contains("the server refused"), "{error}");
     Ok(())
 }
 
-/// Random numbers, enough for chaos.
+/// A small random number generator, good enough for chaos.
 struct Dice(u64);
 
 impl Dice {
@@ -208,7 +208,7 @@ impl Dice {
     }
 }
 
-/// Kills, stops, slows down and cuts one server after the other.
+/// Kills, stops, delays and cuts one server after the other.
 async fn chaos(
     servers: &mut [Server],
     proxies: &[Proxy],
@@ -242,7 +242,7 @@ async fn chaos(
     Ok(())
 }
 
-/// Takes the lock again and again, and writes down when it believed.
+/// Takes the lock again and again, and records when it was valid.
 async fn work(lock: Redlock, holder: String, end: watch::Receiver<bool>) -> Vec<ValidSpan> {
     let mut spans = Vec::new();
     while !*end.borrow() {
@@ -253,7 +253,7 @@ async fn work(lock: Redlock, holder: String, end: watch::Receiver<bool>) -> Vec<
         let token = guard.fencing_token().get();
         let until = loop {
             let before = now();
-            // What is written down was believed for certain: the clock was read before the look.
+            // A recorded span was valid for certain: the clock is read before the check.
             if guard.ensure_held().is_err() {
                 break None;
             }
@@ -312,7 +312,7 @@ async fn never_two_believe_and_tokens_increase_whatever_befalls_the_servers() ->
     }
     history.check().with_context(|| format!("seed {seed}"))?;
     ensure!(number > 5, "only {number} grants");
-    // In fair weather everything comes to rest again.
+    // Without faults, everything becomes quiet again.
     let (lock, _clients) = lock_on(&servers).await?;
     acquired(&lock).await?.release().await?;
     for server in &servers {

@@ -16,20 +16,20 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{client, counter};
 
-/// A request may take a sixth of it.
+/// A request may take a sixth of this.
 const TTL: Duration = Duration::from_secs(6);
 const REQUEST: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(20);
 const KEY: &str = "lockkeeper:name";
 
-/// A client that waits for replicas as long as a busy machine may need.
+/// A client that waits for replicas for as long as a busy machine may need.
 async fn patient(site: &impl Site) -> Result<Client> {
     let minute = Duration::from_secs(60);
     let settings = Client::builder().ttl(minute).waiter_ttl(minute);
     site.client(settings.request_timeout(minute)).await
 }
 
-/// How many replicas of how many had the grant that did not count.
+/// The replicas that had the grant which does not count, out of those required.
 fn counts<T>(outcome: Result<T, Error>) -> Result<(u64, u32)> {
     match outcome {
         Err(Error::NotReplicated {
@@ -44,7 +44,7 @@ async fn is_there(server: &Server, key: &str) -> Result<bool> {
     Ok(server.command(&["EXISTS", key]).await?.into_text()? == "1")
 }
 
-/// Waits until so many wait for replicas.
+/// Waits until this many clients wait for replicas.
 async fn blocked(server: &Server, number: u64) -> Result<()> {
     let expected = format!("blocked_clients:{number}\r\n");
     let blocked = async {
@@ -76,7 +76,7 @@ async fn a_grant_counts_once_a_replica_has_it() -> Result<()> {
         ensure!(is_there(&replica, KEY).await?, "round {round}");
         guard.release().await?;
     }
-    // The name of the second is inflated.
+    // The name of the second lock is inflated.
     let book = RwLock::new(&client, "book");
     let guard = book.read().min_replicas(1).await?;
     book.read().min_replicas(1).await?.release().await?;
@@ -106,7 +106,7 @@ async fn with_the_replica_stopped_acquiring_fails_in_time_and_leaves_nothing() -
         .min_replicas(1);
     let asking = tokio::spawn(asking.into_future());
     blocked(&primary, 1).await?;
-    // Nobody else is kept waiting.
+    // No other acquire is delayed.
     let other = Mutex::new(&client, "other").acquire().await?;
     other.release().await?;
     ensure!(!asking.is_finished());
@@ -118,7 +118,8 @@ async fn with_the_replica_stopped_acquiring_fails_in_time_and_leaves_nothing() -
     ensure!(!is_there(&primary, KEY).await?);
     println!("without its replica the grant was given back after {took:?}");
 
-    // A wait is for the lock. What the replicas take it does not bound: the lock is held meanwhile.
+    // The time limit is for the wait for the lock. It does not bound the wait for replicas, because the lock is held
+    // meanwhile.
     let short = lock.acquire().min_replicas(1).wait_for(REQUEST / 4).await;
     ensure!(counts(short)? == (0, 1));
 
@@ -132,7 +133,7 @@ async fn with_the_replica_stopped_acquiring_fails_in_time_and_leaves_nothing() -
 async fn more_replicas_than_there_are_never_have_it() -> Result<()> {
     let primary = Server::start().await?;
     let _replica = primary.start_replica().await?;
-    // Nobody ever says that there is no second one: it is waited for all the time.
+    // No server reports that there is no second replica, so the request waits for its whole timeout.
     let settings = Client::builder().ttl(Duration::from_secs(60));
     let settings = settings.request_timeout(Duration::from_secs(5));
     let client = primary.client(settings).await?;
@@ -180,7 +181,7 @@ async fn a_grant_by_message_counts_once_a_replica_has_it() -> Result<()> {
             ensure!(value.split(' ').any(|word| word == token), "{value}");
             guard.release().await?;
         }
-        // The next in line is served.
+        // The next waiter is served.
         timeout(SOON, next).await???.release().await?;
     }
     ensure!(!is_there(&primary, KEY).await?);
@@ -200,7 +201,7 @@ async fn who_stops_waiting_for_replicas_leaves_nothing() -> Result<()> {
     timeout(SOON, primary.vanished(KEY)).await??;
     blocked(&primary, 0).await?;
 
-    // So does a client that is closed meanwhile.
+    // So does a client that is closed during the wait.
     let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
     blocked(&primary, 1).await?;
     let report = client.close().await;
@@ -221,7 +222,7 @@ async fn a_question_to_the_replicas_that_is_cut_on_its_way_is_asked_again() -> R
     let client = lockkeeper::connect_with(proxy.url(), settings).await?;
     let lock = Mutex::new(&client, "name");
 
-    // The answer is lost.
+    // The reply is lost.
     proxy.lose_reply_to("\r\nWAIT\r\n");
     let guard = timeout(SOON, lock.acquire().min_replicas(1)).await??;
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
@@ -249,7 +250,7 @@ async fn a_question_to_the_replicas_that_stays_without_answer_is_an_error_and_le
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
     let proxy = Proxy::in_front_of(&primary).await?;
-    // The lease would last for longer than is waited here.
+    // The lease would last longer than this test waits.
     let settings = Client::builder().ttl(SOON * 3).request_timeout(REQUEST);
     let client = lockkeeper::connect_with(proxy.url(), settings).await?;
     let lock = Mutex::new(&client, "name");
@@ -286,7 +287,7 @@ async fn many_wait_for_replicas_at_once() -> Result<()> {
         .command(&["CLIENT", "LIST", "TYPE", "normal"])
         .await?;
     let connections = clients.into_text()?.lines().count();
-    // One for scripts, one that asks here, and those who wait for replicas.
+    // One for scripts, one for this query, and those that wait for replicas.
     ensure!(connections <= 18, "{connections} connections");
     println!("100 acquired at once; {connections} connections");
     ensure!(guards.len() == 100);
@@ -315,7 +316,7 @@ async fn each_node_of_a_cluster_has_replicas_of_its_own() -> Result<()> {
         lock.acquire().min_replicas(1).await?.release().await?;
         ensure!(counts(short.acquire().min_replicas(2).await)? == (1, 2));
     }
-    // The slot wanders: where it is when the replicas are asked for, its new node has them.
+    // The slot migrates: when the replicas are asked, its new node has them.
     let name = "lockkeeper:wanders";
     let slot = cluster.slot_of(name).await?;
     let from = cluster.primary_of(slot).await?;
@@ -343,7 +344,7 @@ async fn a_question_to_the_replicas_of_a_slot_on_the_move_that_is_cut_is_asked_a
     let lock = Mutex::new(&client, "name");
     let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
     blocked(&cluster.nodes()[from], 1).await?;
-    // The key goes ahead of its slot: who asks again is sent on to the new node, each time by a connection of its own.
+    // The key moves before its slot: a repeated request is redirected to the new node, over a new connection each time.
     cluster.begin_migration(slot, from, to).await?;
     cluster.move_keys(slot, from, to).await?;
     for node in [from, to] {
@@ -371,7 +372,7 @@ async fn behind_sentinels_the_replicas_of_the_new_primary_count() -> Result<()> 
     watched.switch().await?;
     watched.switched_to(1).await?;
     let counted = async {
-        // The old primary becomes a replica in its own time.
+        // The old primary takes some time to become a replica.
         loop {
             match lock.acquire().min_replicas(1).await {
                 Ok(guard) => return guard.release().await,

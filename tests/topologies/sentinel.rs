@@ -12,11 +12,11 @@ use tokio::time::{sleep, timeout};
 const TTL: Duration = Duration::from_secs(20);
 const HELD: usize = 1_000;
 
-/// Of those, how many the replica has not heard of; half of them are waited for.
+/// How many of the held leases the replica lacks; waiters wait for half of them.
 const UNHEARD: usize = 50;
 const WAITERS: usize = 100;
 
-/// A failover, and everybody's next look.
+/// A failover, and the next poll of every waiter.
 const SOON: Duration = Duration::from_secs(40);
 
 fn name(number: usize) -> String {
@@ -41,7 +41,7 @@ async fn holders_of_lost_leases_are_told_and_the_rest_go_on() -> Result<()> {
     }
     let mut waiters = JoinSet::new();
     for waiter in 0..WAITERS {
-        // The last ones are in the part that will be lost.
+        // The last waiters are for leases that the failover will lose.
         let number = HELD - UNHEARD / 2 - WAITERS + waiter;
         if number >= HELD - UNHEARD {
             continue;

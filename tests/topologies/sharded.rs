@@ -1,4 +1,4 @@
-//! Waiters in a cluster whose slots wander and whose primaries die: the messages of their names find them again.
+//! Waiters in a cluster whose slots migrate and whose primaries die: the messages for their names reach them again.
 
 use std::any::type_name;
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use lockkeeper_testkit::subject::Subject;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Far below the 5 s after which a waiter looks without a word, and a third of its ttl after which it sends a heartbeat.
+/// Far below the 5 s between safety polls, and below the time between heartbeats, a third of the ttl.
 const PROMPT: Duration = Duration::from_millis(1500);
 
-/// Longer than those, and the time of a script.
+/// Longer than both of those plus the time of a script.
 const LATE: Duration = Duration::from_secs(12);
 
-/// What a failover may take.
+/// How long a failover may take.
 const FAILOVER: Duration = Duration::from_secs(60);
 
 const NAME: &str = "wanders";
 
-/// One who holds the name and one who waits for it, each by a client of its own.
+/// A holder and a waiter of the name, each with a client of its own.
 struct Pair<S: Subject> {
     holder: Client,
     waiter: Client,
@@ -32,7 +32,7 @@ struct Pair<S: Subject> {
 }
 
 impl<S: Subject> Pair<S> {
-    /// Returns when the waiter listens.
+    /// Returns once the waiter is subscribed.
     async fn begin(cluster: &Cluster, slot: u16) -> Result<Self> {
         let url = cluster.url();
         let (holder, waiter) = (
@@ -56,7 +56,7 @@ impl<S: Subject> Pair<S> {
         })
     }
 
-    /// The holder releases; how long the waiter then has to wait.
+    /// Releases, and returns how long the waiter then waits.
     async fn hand_over(self) -> Result<Duration> {
         let begun = Instant::now();
         Guard::release(self.guard).await?;
@@ -67,7 +67,7 @@ impl<S: Subject> Pair<S> {
     }
 }
 
-/// Waits until somebody listens on a channel of the name on this node.
+/// Waits until a client on this node is subscribed to a channel of the name.
 async fn listening(cluster: &Cluster, node: usize) -> Result<()> {
     let question = match cluster.has_sharded_messages().await? {
         true => "SHARDCHANNELS",
@@ -99,7 +99,7 @@ async fn follows_a_slot<S: Subject>(cluster: &Cluster) -> Result<()> {
     let pair = Pair::<S>::begin(cluster, slot).await?;
     cluster.migrate(slot, to).await?;
     let begun = Instant::now();
-    // By this it learns where the slot is.
+    // This call tells it where the slot is.
     pair.waiter.inspect(NAME).await?;
     listening(cluster, to).await?;
     let followed = begun.elapsed();
@@ -126,7 +126,7 @@ async fn a_waiter_is_told_after_its_slot_has_moved() -> Result<()> {
     follows_a_slot::<Semaphore>(&cluster).await
 }
 
-/// The waiter's client asks nothing of that slot meanwhile, and so does not know.
+/// The waiter's client sends no request for that slot meanwhile, and so does not know.
 async fn is_served_late<S: Subject>(cluster: &Cluster) -> Result<()> {
     let (slot, from) = slot(cluster).await?;
     let pair = Pair::<S>::begin(cluster, slot).await?;
@@ -147,8 +147,8 @@ async fn a_waiter_that_cannot_know_that_its_slot_has_moved_is_served_by_its_next
     is_served_late::<FairLock>(&cluster).await
 }
 
-/// The keys have gone ahead, and the holder leaves on the node that is to have the slot. Nobody can listen there yet, and its release, which
-/// names keys of which some are nowhere, is repeated until the slot has arrived.
+/// The keys move first, and the holder releases on the node that will own the slot. No client can subscribe there yet. The
+/// release names keys of which some exist on no node, so it is repeated until the slot has arrived.
 async fn is_served_after_the_way<S: Subject>(cluster: &Cluster) -> Result<()> {
     let (slot, from) = slot(cluster).await?;
     let to = (from + 1) % 3;
@@ -186,7 +186,7 @@ async fn follows_a_failover<S: Subject>() -> Result<()> {
     let begun = Instant::now();
     let to = cluster.primary_of(slot).await?;
     listening(&cluster, to).await?;
-    // By this the holder has learnt who the new primary is.
+    // This call tells the holder which node is the new primary.
     while pair.holder.inspect(NAME).await.is_err() {
         sleep(Duration::from_millis(5)).await;
     }

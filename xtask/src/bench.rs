@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: how fast the locks are, beside the same scripts called bare and beside other lock libraries.
+//! `cargo xtask bench`: how fast the locks are, compared with the same scripts alone and with other lock libraries.
 
 use std::path::PathBuf;
 
@@ -9,27 +9,28 @@ use crate::house::root;
 use crate::steps::{Steps, cargo, execute};
 use crate::{peers, plots, tools};
 
-/// What `tests/benches` is told.
+/// Options for `tests/benches`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Fewer rounds, leases and waiters: within two minutes.
+    /// Fewer rounds, leases and waiters: takes two minutes at most.
     #[arg(long)]
     quick: bool,
-    /// Measures only this: single, parallel, server, contended, hand-over, fair-hand-over, resignation, held, fair-waiters, crowds, readers, peers.
+    /// Measures only this part: single, parallel, server, contended, hand-over, fair-hand-over, resignation, held,
+    /// fair-waiters, crowds, readers, peers.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Measures other lock libraries too, those whose languages are installed.
+    /// Measures other lock libraries too, if their languages are installed.
     #[arg(long)]
     peers: bool,
-    /// Draws the figures into the book, once all have been measured.
+    /// Draws the figures into the book after measuring.
     #[arg(long, conflicts_with_all = ["quick", "only"], requires = "peers")]
     plots: bool,
-    /// Where the figures go as JSON [default: target/bench.json].
+    /// Writes the figures to this file as JSON [default: target/bench.json].
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// Fails if something could not be measured, never because of what was measured.
+/// Runs the benchmark. Fails if something could not be measured, never because of the figures.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server to measure", tools::require_server)?;
     let peers = if options.peers {
@@ -37,7 +38,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     } else {
         Vec::new()
     };
-    // Cargo runs a benchmark in the folder of its package, so what is relative here would be elsewhere there.
+    // Cargo runs a benchmark in the folder of its package, so a relative path would mean another place.
     let json = match &options.json {
         Some(file) => std::path::absolute(file)?,
         None => root().join("target").join("bench.json"),

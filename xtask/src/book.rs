@@ -1,5 +1,5 @@
-//! The book in `docs/`, checked without mdBook: the summary is whole, every link and anchor resolves, every picture is shown,
-//! the Rust in it is tested, and what is promised has tests that are there.
+//! Checks the book in `docs/` without mdBook: the summary is complete, every link and anchor resolves, every picture is shown,
+//! the Rust code in it is tested, and every promise names tests that exist.
 
 mod proofs;
 pub(crate) mod render;
@@ -14,29 +14,29 @@ use anyhow::{Result, bail};
 use crate::house::root;
 use text::{anchors, links};
 
-/// Where the texts are tested, but those of crates: as the documentation of this file.
+/// The file whose documentation includes the pages with Rust code, except those of crates, so that they are tested.
 const TESTED_IN: &str = "examples/lib/lib.rs";
 
-/// A text that people read.
+/// A page of text.
 #[derive(Debug, Clone)]
 struct Page {
-    /// From the top of the repository.
+    /// Relative to the top of the repository.
     path: PathBuf,
     text: String,
 }
 
-/// Everything that a check may ask about.
+/// All that the checks need.
 #[derive(Debug, Clone)]
 struct Book {
     pages: Vec<Page>,
     pictures: Vec<PathBuf>,
-    /// Every other file that there is, for links.
+    /// All other files, as targets of links.
     others: BTreeSet<PathBuf>,
     /// The Rust files.
     sources: BTreeMap<PathBuf, String>,
 }
 
-/// Fails with everything that is wrong.
+/// Runs all checks, and fails with everything that is wrong.
 pub(crate) fn check() -> Result<()> {
     let book = Book::read()?;
     let mut offences = summary(&book);
@@ -103,7 +103,7 @@ impl Book {
     }
 }
 
-/// Every chapter is in the summary. Records of decisions may be.
+/// Chapters that are missing from the summary. Decision records need not be in it.
 fn summary(book: &Book) -> Vec<String> {
     let Some(summary) = book.page(Path::new("docs/SUMMARY.md")) else {
         return vec!["there is no docs/SUMMARY.md".to_owned()];
@@ -137,7 +137,7 @@ fn dead_links(book: &Book) -> Vec<String> {
 }
 
 fn resolves(book: &Book, page: &Page, target: &str) -> bool {
-    // Elsewhere, or a chapter that is not written yet.
+    // A link to another site, or a chapter that is not written yet.
     if target.contains("://") || target.is_empty() {
         return true;
     }
@@ -153,13 +153,13 @@ fn resolves(book: &Book, page: &Page, target: &str) -> bool {
     }
 }
 
-/// Where a link of a page leads, from the top of the repository.
+/// The target of a link on a page, relative to the top of the repository.
 fn resolved(page: &Path, target: &str) -> PathBuf {
     let mut path = page.parent().unwrap_or(page).to_path_buf();
     for part in Path::new(target).components() {
         match part {
             Component::ParentDir => {
-                // At the top there is nothing to go up to; then nothing is found either.
+                // Above the top, the path does not exist, so nothing is found.
                 if !path.pop() {
                     path.push("..");
                 }
@@ -187,7 +187,7 @@ fn unseen_pictures(book: &Book) -> Vec<String> {
         .collect()
 }
 
-/// Rust in a page is tested.
+/// Pages with Rust code that is not tested.
 fn untested_rust(book: &Book) -> Vec<String> {
     let pages = book.pages.iter();
     let with_rust = pages.filter(|page| page.text.lines().any(|line| line.starts_with("```rust")));
@@ -201,7 +201,7 @@ fn untested_rust(book: &Book) -> Vec<String> {
     untested.collect()
 }
 
-/// The file that includes a page to have it tested, and by which name: that of a crate is tested with the crate.
+/// The file that includes a page in order to test it, and the name it uses. A crate's page is tested with the crate.
 fn tested_in(page: &Path) -> (PathBuf, String) {
     match page.strip_prefix("crates").ok().and_then(Path::file_name) {
         Some(name) => {
@@ -212,7 +212,7 @@ fn tested_in(page: &Path) -> (PathBuf, String) {
     }
 }
 
-/// Every example is in the list of them: its file, or the folder that it is in.
+/// Examples that are missing from the list: each must have its file or its folder there.
 fn untold_examples(book: &Book) -> Vec<String> {
     let Some(list) = book.page(Path::new("examples/README.md")) else {
         return vec!["there is no examples/README.md".to_owned()];

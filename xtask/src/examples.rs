@@ -1,4 +1,5 @@
-//! `cargo xtask examples`: every example, inside its own process and on a real server. Each fails if its story does not come true.
+//! `cargo xtask examples`: runs every example, in its own process and on a real server. An example fails unless everything
+//! happens as it says.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -17,39 +18,39 @@ use crate::programs::{self, Built};
 use crate::steps::{Steps, execute};
 use crate::tools;
 
-/// The one that needs servers of its own, which must have been up for a ttl: it comes last.
+/// The example that needs servers of its own, which must have been up for a ttl. It runs last.
 const LAST: &str = "redlock";
 
-/// How many run at a time, for each core.
+/// How many examples run at a time, per core.
 const PER_CORE: usize = 2;
 
-/// What to run.
+/// Which examples to run.
 #[derive(Debug, Args, Default)]
 pub(crate) struct Options {
-    /// Only this one.
+    /// Runs only this one.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
 }
 
-/// The one that runs on a cluster too.
+/// The example that also runs on a cluster.
 const ON_A_CLUSTER: &str = "cluster";
 
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server for the examples", tools::require_server)?;
     let servers = servers()?;
-    // Asked for alone they would be built as tests.
+    // Built alone, examples would be built as tests.
     let built = steps.run("build all tests and examples", || {
         programs::build(&["--workspace"])
     })?;
     run_built(steps, &built, &servers, options.only.as_deref())
 }
 
-/// Those of the example that comes last, which are to be up for a ttl by then: whoever has something else to do before starts them first.
+/// Starts the servers for the last example. They must be up for a ttl by then, so start them before other work.
 pub(crate) fn servers() -> Result<Vec<Server>> {
     (0..3).map(|_| Server::start()).collect()
 }
 
-/// As [`run`], of what is built: all of them, or `only` this one.
+/// As [`run`], with examples that are already built: all, or `only` this one.
 pub(crate) fn run_built(
     steps: &mut Steps,
     built: &Built,
@@ -88,7 +89,7 @@ pub(crate) fn run_built(
     Ok(())
 }
 
-/// What an example runs on, for as long as it does.
+/// The server or cluster of a running example.
 enum Served {
     Alone(Server),
     Cluster(Cluster),
@@ -103,14 +104,14 @@ impl Served {
     }
 }
 
-/// An example, by its name and its program, and what starts that which it runs on: nothing, inside its own process.
+/// An example: its name, its program, and a function that starts its servers; none if it runs inside its own process.
 type Story<'a> = (
     String,
     &'a Path,
     Box<dyn Fn() -> Result<Vec<Served>> + Sync>,
 );
 
-/// Runs all, some at a time, for most of them wait. What each says is printed in one piece.
+/// Runs all examples, several at a time because most of them wait. Prints the output of each in one piece.
 fn tell_all(stories: &[Story<'_>]) -> Result<()> {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Result<()> {

@@ -1,4 +1,4 @@
-//! The workspace as the laws see it: plain data, so that a test can make one up.
+//! The workspace as the laws see it: plain data, so that a test can construct one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
-/// Everything that a law may ask about.
+/// All that the laws examine.
 #[derive(Debug, Clone)]
 pub(crate) struct House {
     pub(crate) members: Vec<Member>,
-    /// The text of the top `Cargo.toml`, for what its comments say.
+    /// The text of the top `Cargo.toml`, because a law checks its comments.
     pub(crate) manifest: String,
-    /// Names of the files and folders at the top.
+    /// The names of the top-level files and folders.
     pub(crate) top: Vec<String>,
     /// Every Rust file: its path and its text.
     pub(crate) sources: Vec<(String, String)>,
@@ -23,18 +23,18 @@ pub(crate) struct House {
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// `1.95`, if it is given.
+    /// `1.95`, if the manifest states it.
     pub(crate) rust_version: Option<String>,
     pub(crate) published: bool,
     /// The text of its manifest.
     pub(crate) manifest: String,
-    /// Names of the files and folders beside that.
+    /// The names of the files and folders beside the manifest.
     pub(crate) files: Vec<String>,
-    /// What it and its build need, by name.
+    /// The names of its dependencies and build dependencies.
     pub(crate) dependencies: Vec<String>,
-    /// The features that it and its build switch on, of each of these: the package's name, a slash, the feature's.
+    /// The features of other packages that it and its build enable: the package's name, a slash, the feature's name.
     pub(crate) enabled: Vec<String>,
-    /// What its tests need besides.
+    /// The names of its additional dependencies for tests.
     pub(crate) dev_dependencies: Vec<String>,
 }
 
@@ -58,13 +58,13 @@ impl House {
     }
 }
 
-/// The top of the workspace, wherever the command was called from.
+/// The top folder of the workspace, wherever the command was called.
 pub(crate) fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_path_buf()
 }
 
-/// Where cargo builds.
+/// Cargo's target directory.
 pub(crate) fn target() -> Result<PathBuf> {
     let metadata = MetadataCommand::new()
         .no_deps()
@@ -90,7 +90,7 @@ fn member(package: &Package) -> Result<Member> {
             let features = dependency.features.iter();
             features.map(|feature| format!("{}/{feature}", dependency.name))
         });
-    // Features of its own may switch on what belongs to another: `lockkeeper-core/mutants`, or `lockkeeper-core?/mutants`.
+    // Its own features may enable another package's: `lockkeeper-core/mutants`, or `lockkeeper-core?/mutants`.
     let own_features = package.features.values().flatten();
     let enabled = needed_features
         .chain(own_features.map(|feature| feature.replace('?', "")))
@@ -106,14 +106,14 @@ fn member(package: &Package) -> Result<Member> {
             .rust_version
             .as_ref()
             .map(|version| format!("{}.{}", version.major, version.minor)),
-        // `publish = false` reads as "to none of no registries".
+        // `publish = false` arrives as an empty list of registries.
         published: package.publish.as_ref().is_none_or(|to| !to.is_empty()),
         dependencies: needed(false),
         dev_dependencies: needed(true),
     })
 }
 
-/// Collects the Rust files of a folder and those below, but not what was built or is hidden.
+/// Collects the Rust files below a folder, without build output and hidden files.
 fn rust_files(folder: &Path, found: &mut Vec<(String, String)>) -> Result<()> {
     for name in names(folder)? {
         let path = folder.join(&name);

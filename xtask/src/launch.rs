@@ -1,4 +1,4 @@
-//! Servers for what is run here: each ends with the value that stands for it.
+//! Servers for programs that run here. Each ends when its value is dropped.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,12 +14,12 @@ use crate::tools;
 /// How long a cluster may take to agree.
 const AGREEMENT: Duration = Duration::from_secs(60);
 
-/// How many servers of a cluster have slots; as many more are their replicas.
+/// How many servers of a cluster own slots; each has one replica.
 const PRIMARIES: u32 = 3;
 
 const SLOTS: u32 = 16_384;
 
-/// A server without persistence on a free port, which ends with this value.
+/// A server without persistence on a free port. It ends when this is dropped.
 pub(crate) struct Server {
     port: u16,
     process: Child,
@@ -31,7 +31,7 @@ impl Server {
     }
 
     fn start_with(settings: &[&str]) -> Result<Self> {
-        // Between the look and the start somebody may take the port; then the server ends at once, and another is looked for.
+        // Another process may take the port before the server starts. The server then ends at once, and another port is tried.
         for _ in 0..10 {
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
                 .local_addr()?
@@ -59,7 +59,7 @@ impl Server {
             .context("failed to start the server")
     }
 
-    /// Waits until it answers; `false` if it has ended instead.
+    /// Waits until the server answers. Returns `false` if it has ended instead.
     fn wait(&mut self) -> Result<bool> {
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
@@ -79,7 +79,7 @@ impl Server {
             .is_ok_and(|answer| answer.starts_with("+PONG"))
     }
 
-    /// What it answers to a line; of a longer answer the beginning.
+    /// Sends a line and returns the reply; only the beginning of a long reply.
     fn say(&self, line: &str) -> Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -100,14 +100,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to stop.
+        // If it has already ended, there is nothing to stop.
         if self.process.kill().is_ok() {
             drop(self.process.wait());
         }
     }
 }
 
-/// Three primaries that share the slots, and a replica of each.
+/// Three primaries that share the slots, with one replica each.
 pub(crate) struct Cluster(Vec<Server>);
 
 impl Cluster {
@@ -119,7 +119,7 @@ impl Cluster {
             .context("a path that is no text")?
             .to_owned();
         let node = |number| {
-            // A file of that name from an earlier run would be another cluster's.
+            // A file with this name from an earlier run would belong to another cluster.
             let file = format!("nodes-{}-{number}.conf", std::process::id());
             let _ = std::fs::remove_file(format!("{folder}/{file}"));
             Server::start_with(&[
@@ -162,7 +162,7 @@ impl Cluster {
         self.agree("cluster_state:ok")
     }
 
-    /// Waits until every node says so.
+    /// Waits until the reply of every node contains this line.
     fn agree(&self, line: &str) -> Result<()> {
         let deadline = Instant::now() + AGREEMENT;
         while Instant::now() < deadline {

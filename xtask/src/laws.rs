@@ -1,16 +1,16 @@
-//! The laws of the house: what keeps the boundaries between the crates when nobody is looking.
+//! The laws of the house, which keep the boundaries between the crates.
 //!
-//! A law looks at a [`House`] and returns what offends against it, one sentence each.
+//! A law examines a [`House`] and returns the offences, one sentence each.
 
 use std::collections::BTreeMap;
 
 use crate::house::{House, Member};
 use crate::layers::Imports;
 
-/// A law: what it says, and how it is checked.
+/// A law: its text and its check.
 pub(crate) type Law = (&'static str, fn(&House) -> Vec<String>);
 
-/// Every law there is.
+/// All laws.
 pub(crate) const LAWS: &[Law] = &[
     (
         "a lock crate depends on the engine, the scripts and what only computes: no socket, no task, no clock",
@@ -62,7 +62,7 @@ pub(crate) const LAWS: &[Law] = &[
     ),
 ];
 
-/// Published crates that are no locks. What is not here is a lock, so a new one is under the law without being named.
+/// Published crates that are not locks. Every other crate is a lock, so the law applies to a new one without listing it.
 const NOT_LOCKS: [&str; 8] = [
     "lockkeeper",
     "lockkeeper-cli",
@@ -74,7 +74,7 @@ const NOT_LOCKS: [&str; 8] = [
     "lockkeeper-redis",
 ];
 
-/// Members for development only.
+/// Members that are for development only.
 const UNPUBLISHED: [&str; 6] = [
     "lockkeeper-examples",
     "lockkeeper-examples-sql",
@@ -84,7 +84,7 @@ const UNPUBLISHED: [&str; 6] = [
     "xtask",
 ];
 
-/// Libraries, and who may depend on them, in tests too.
+/// Libraries, and the crates that may depend on them, also in tests.
 const KNOWN_TO: [(&str, &[&str]); 3] = [
     ("redis", &["lockkeeper-redis", "lockkeeper-tests"]),
     (
@@ -100,10 +100,10 @@ const KNOWN_TO: [(&str, &[&str]); 3] = [
     ("mlua", &["lockkeeper-memory"]),
 ];
 
-/// The feature that compiles defects into the engine.
+/// The feature that compiles deliberate mistakes into the engine.
 const DEFECTS: &str = "lockkeeper-core/mutants";
 
-/// What has no socket, task or clock, and needs none.
+/// Dependencies without sockets, tasks or clocks.
 const COMPUTING: [&str; 4] = ["futures-core", "serde", "serde_json", "sha2"];
 
 fn lock_crates_depend_on_engine_and_scripts(house: &House) -> Vec<String> {
@@ -150,7 +150,7 @@ fn circles_of_files_are_small(house: &House) -> Vec<String> {
     circles.collect()
 }
 
-/// Which file imports which, of each crate that has a folder `src` below `crates`.
+/// The imports between files, for each crate below `crates` with a folder `src`.
 fn imports(house: &House) -> BTreeMap<&str, Imports> {
     let mut crates: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
     for (path, text) in &house.sources {
@@ -191,7 +191,7 @@ fn published_members_have_one_version(house: &House) -> Vec<String> {
         .collect()
 }
 
-/// What the manifest of a published member says, line by line.
+/// Lines that the manifest of every published member contains.
 const COMPLETE: [&str; 9] = [
     "description = ",
     "version.workspace = true",
@@ -204,7 +204,7 @@ const COMPLETE: [&str; 9] = [
     "[lints]\nworkspace = true",
 ];
 
-/// What its folder has: the text of its page, and the licences that go with what is packaged.
+/// Files in the folder of every published member: its page, and the licences for the package.
 const FILES: [&str; 3] = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 fn published_members_are_complete(house: &House) -> Vec<String> {
@@ -243,7 +243,7 @@ fn development_members_stay_at_home(house: &House) -> Vec<String> {
     offences
 }
 
-/// Features are joined over a whole build: one crate that switches them on does so for its users.
+/// Features are unified over a whole build: a crate that enables them does so for its users.
 fn defects_stay_at_home(house: &House) -> Vec<String> {
     let published = house.members.iter().filter(|member| member.published);
     published
@@ -273,9 +273,9 @@ fn members_are_annotated(house: &House) -> Vec<String> {
         .collect()
 }
 
-/// Clippy knows these too, but code that is not compiled here, for another system or feature, it does not see.
+/// Clippy finds these too, but not in code that is not compiled here because it is for another system or feature.
 fn sources_hold_no_leftovers(house: &House) -> Vec<String> {
-    // In two parts, because this file is looked at as well.
+    // Split in two, because the law examines this file as well.
     let leftovers = [
         concat!("#[al", "low("),
         concat!("#![al", "low("),
@@ -296,7 +296,7 @@ fn sources_hold_no_leftovers(house: &House) -> Vec<String> {
     offences
 }
 
-/// What a member depends on that does not fit.
+/// The dependencies of a member for which `fits` is false.
 fn foreign(member: &Member, fits: impl Fn(&str) -> bool) -> Vec<String> {
     member
         .dependencies

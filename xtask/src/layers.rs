@@ -1,13 +1,12 @@
 //! Which source file imports which: layers and circles.
 //!
-//! Files are read, not compiled: an import is a path that begins with `crate::` or `super::`, wherever it stands outside of
-//! comments, and it is an import of the file that has the longest beginning of that path. Modules named `tests` may import
-//! whatever they test.
+//! Files are read, not compiled. An import is any path outside comments that begins with `crate::` or `super::`. It counts as
+//! an import of the file with the longest matching module path. Modules named `tests` may import whatever they test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The layers of the core from the bottom to the top: a file imports from its own layer and from those before it. What stands
-/// together does not import one another.
+/// The layers of the core from bottom to top. A file imports only from its own module and from layers below; the modules of
+/// one layer do not import one another.
 const CORE: [&[&str]; 8] = [
     &["words"],
     &["claim", "quorum", "schedule", "registry"],
@@ -19,14 +18,14 @@ const CORE: [&[&str]; 8] = [
     &["client"],
 ];
 
-/// How many files may import one another in a circle: a type and the files that its methods are in.
+/// How many files may form an import circle: a type, and the files with its methods.
 const CIRCLE: usize = 4;
 
-/// The files of one crate and what each imports.
+/// The files of one crate and the imports of each.
 pub(crate) struct Imports(BTreeMap<String, BTreeSet<String>>);
 
 impl Imports {
-    /// Of these files: each a path below `src/` and a text.
+    /// The imports of these files; each is a path below `src/` and a text.
     pub(crate) fn of<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let files: Vec<(Vec<&str>, &str)> = files
             .into_iter()
@@ -44,7 +43,7 @@ impl Imports {
         Self(imports.collect())
     }
 
-    /// What imports upwards in the core, and what stands in no layer.
+    /// Upward imports in the core, and modules that belong to no layer.
     pub(crate) fn against_layers(&self) -> Vec<String> {
         let layer = |module: &str| {
             let folder = module.split("::").next().unwrap_or_default();
@@ -53,7 +52,7 @@ impl Imports {
         let folder = |module: &str| module.split("::").next().map(str::to_owned);
         let mut against = Vec::new();
         for (module, imported) in &self.0 {
-            // The root says what is public, and the defects are known to whom they are in.
+            // The crate root and the mutants are not part of any layer.
             if module.is_empty() || module == "mutants" {
                 continue;
             }
@@ -73,7 +72,7 @@ impl Imports {
         against
     }
 
-    /// The circles of more files than may be.
+    /// The circles with more files than allowed.
     pub(crate) fn circles(&self) -> Vec<String> {
         let mut circles = BTreeSet::new();
         for module in self.0.keys() {
@@ -95,7 +94,7 @@ impl Imports {
         let mut open = vec![module];
         while let Some(next) = open.pop() {
             for other in self.0.get(next).into_iter().flatten() {
-                // The root and the defects are everybody's.
+                // Every file may import the root and the mutants.
                 if !other.is_empty() && other != "mutants" && reached.insert(other) {
                     open.push(other);
                 }
@@ -105,7 +104,7 @@ impl Imports {
     }
 }
 
-/// The path of the module that a file has: `engine/part.rs` is `engine::part`.
+/// The module path of a file: `engine/part.rs` is `engine::part`.
 fn module_of(path: &str) -> Vec<&str> {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let mut module: Vec<&str> = path.split('/').collect();
@@ -115,7 +114,7 @@ fn module_of(path: &str) -> Vec<&str> {
     module
 }
 
-/// Every path that begins with `crate::` or `super::`, those in braces each by itself.
+/// Every path that begins with `crate::` or `super::`; those in braces are listed one by one.
 fn paths(text: &str) -> Vec<String> {
     let code: Vec<&str> = text
         .lines()
@@ -126,7 +125,7 @@ fn paths(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for start in ["crate::", "super::"] {
         for (at, _) in code.match_indices(start) {
-            // `$crate` is a macro's, `lockkeeper_core::crate` is nothing.
+            // `$crate` belongs to a macro, and `lockkeeper_core::crate` is not a path.
             let before = code[..at].chars().next_back();
             if before.is_none_or(|it| !it.is_alphanumeric() && !"_$:".contains(it)) {
                 expand(&code[at..], String::new(), &mut found);
@@ -136,7 +135,7 @@ fn paths(text: &str) -> Vec<String> {
     found
 }
 
-/// Reads one path, or a tree of them, and returns what follows it.
+/// Reads one path or a tree of paths, and returns the text after it.
 fn expand<'a>(text: &'a str, begun: String, found: &mut Vec<String>) -> &'a str {
     let end = text
         .find(|it: char| !it.is_alphanumeric() && it != '_' && it != ':')
@@ -155,7 +154,7 @@ fn expand<'a>(text: &'a str, begun: String, found: &mut Vec<String>) -> &'a str 
     }
 }
 
-/// The file that a path of `module` leads to.
+/// The file that a path in `module` refers to.
 fn file_of(path: &str, module: &[&str], known: &BTreeSet<String>) -> Option<String> {
     let mut parts: Vec<&str> = path.split("::").filter(|part| !part.is_empty()).collect();
     let mut base = Vec::new();

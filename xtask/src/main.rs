@@ -1,5 +1,5 @@
-//! The developer's one entry: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `soak`,
-//! `dist`, `release`, `book`, `pictures`, `lock-scripts`.
+//! The developers' command: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `soak`, `dist`, `release`,
+//! `book`, `pictures`, `lock-scripts`.
 
 mod bench;
 mod book;
@@ -36,7 +36,7 @@ use clap::{Parser, Subcommand};
 
 use steps::Steps;
 
-/// Works on Lockkeeper itself.
+/// Development tasks of Lockkeeper.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -46,36 +46,37 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What a contributor waits for: format and laws, all behaviour on one server, short searches and histories, examples.
+    /// The tests that a contributor runs: format and laws, all behaviour on one server, short searches and histories,
+    /// examples.
     ///
-    /// Installs Debian's redis-server first if there is no server and this is Debian or Ubuntu, as root.
+    /// As root on Debian or Ubuntu, first installs redis-server if there is no server.
     Test(test::Options),
-    /// Format, lints, the laws of the house, the links of the book, the documentation: no tests, no server.
+    /// Format, lints, the laws of the house, the links of the book, the documentation. Runs no tests and needs no server.
     Check,
     /// Every example, inside its own process and on a real server.
     Examples(examples::Options),
-    /// How fast the locks are, beside the same scripts called bare. Slow is no failure.
+    /// Measures how fast the locks are, compared with the same scripts alone. Slowness is no failure.
     Bench(bench::Options),
-    /// What takes longer than `test` and must hold as well: `check`, long searches and histories, mutants, load, soak, other
-    /// servers and features.
+    /// The tests that take longer than `test`: `check`, long searches and histories, mutants, load, soak, other servers and
+    /// features.
     ///
-    /// Gets an older and a newer server from Python's index, where python3 and pip are there.
+    /// Downloads an older and a newer server from Python's index if python3 and pip are there.
     Prove(prove::Options),
-    /// The real engine over a simulated network, history after history, each from a seed.
+    /// Runs histories of the real engine over a simulated network, each from a seed.
     Simulate(simulate::Options),
-    /// Locks of all kinds on real servers while clients are killed, and what that does to memory and keys.
+    /// Uses locks of all kinds on real servers while clients are killed, and checks memory and keys.
     Soak(soak::Options),
-    /// The command for machines without Rust, into target/dist: a static program, and a Debian package with it.
+    /// Builds the command for machines without Rust into target/dist: a static program, and a Debian package with it.
     ///
-    /// Installs Debian's musl-tools first if there is no musl-gcc and this is Debian or Ubuntu, as root.
+    /// As root on Debian or Ubuntu, first installs musl-tools if there is no musl-gcc.
     Dist,
-    /// A release as far as it can be tried: what it lacks, and the publishing without the registry. Tags and publishes nothing.
+    /// Tries a release without the registry, and reports what is missing. Tags and publishes nothing.
     Release,
-    /// Renders the book into target/book, by mdBook.
+    /// Renders the book into target/book with mdBook.
     Book(book::render::Options),
-    /// Draws the pictures of the book anew.
+    /// Redraws the pictures of the book.
     Pictures(pictures::Options),
-    /// Writes lua/scripts.lock anew after a script has changed.
+    /// Rewrites lua/scripts.lock after a script has changed.
     LockScripts,
 }
 

@@ -1,4 +1,4 @@
-//! The oldest Rust that is promised, `rust-version`: what dependencies ask for, and a build of what is published by that version.
+//! The oldest supported Rust, `rust-version`: checks what dependencies require, and builds the published members with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -11,8 +11,8 @@ use crate::programs::FEATURES;
 use crate::steps::execute;
 use crate::tools;
 
-/// Fails if a published member needs a dependency that asks for a newer Rust than is promised. What the standard library had then is
-/// for clippy to know, by its lint `incompatible_msrv`.
+/// Fails if a published member needs a dependency that requires a newer Rust. For the standard library, clippy checks that
+/// with its lint `incompatible_msrv`.
 pub(crate) fn dependencies() -> Result<()> {
     let metadata = MetadataCommand::new()
         .current_dir(root())
@@ -48,7 +48,7 @@ pub(crate) fn dependencies() -> Result<()> {
     Ok(())
 }
 
-/// Checks what is published by the promised Rust, which rustup installs if it is not there. Without it that is said.
+/// Checks the published members with that Rust, which rustup installs if needed. Without rustup, prints a note.
 pub(crate) fn check() -> Result<()> {
     let house = House::read()?;
     let published = || house.members.iter().filter(|member| member.published);
@@ -86,7 +86,7 @@ fn published(metadata: &Metadata) -> Vec<&Package> {
     members
 }
 
-/// What these are built of and with, on any system.
+/// The dependencies and build dependencies of these packages, on any system.
 fn needed<'a>(
     metadata: &'a Metadata,
     published: &[&'a Package],

@@ -1,4 +1,4 @@
-//! The programs of other lock libraries in `tests/peers`, each built with the tools of its language into `target/peers`.
+//! The programs that use other lock libraries, in `tests/peers`, each built with its language's tools into `target/peers`.
 
 use std::env;
 use std::fs;
@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, anyhow};
 use crate::house::root;
 use crate::steps::{Steps, cargo, execute};
 
-/// One of them: its folder, what it is built with, and how.
+/// One program: its folder, the tool that builds it, and how.
 struct Peer {
     folder: &'static str,
     tool: &'static str,
-    /// From its sources into a folder of its own; the words by which it is started.
+    /// Builds it from its sources into a folder of its own. Returns the command line that starts it.
     build: fn(&Path, &Path) -> Result<Vec<PathBuf>>,
 }
 
@@ -46,13 +46,13 @@ const PEERS: [Peer; 5] = [
     },
 ];
 
-/// A program that has been built: the folder of its sources, and the words that start it.
+/// A program that was built: the folder of its sources, and the command line that starts it.
 pub(crate) type Built = (&'static str, Vec<String>);
 
-/// Those that take part in tests, beside ours on the same names.
+/// The programs that take part in tests, on the same names as our locks.
 const IN_TESTS: [&str; 4] = ["rslock", "redsync", "redis-py", "node-redlock"];
 
-/// Builds all whose tools are there. Says which are left out.
+/// Builds all programs whose tools are installed, and prints which are left out.
 pub(crate) fn build(steps: &mut Steps) -> Result<Vec<Built>> {
     let mut built = Vec::new();
     for peer in &PEERS {
@@ -68,7 +68,8 @@ pub(crate) fn build(steps: &mut Steps) -> Result<Vec<Built>> {
     Ok(built)
 }
 
-/// Builds those that tests need, as far as that is possible. Says which are left out; where everything must be tried, that fails.
+/// Builds the programs that tests need, where possible, and prints which are left out. Where everything must be tried, fails
+/// instead.
 pub(crate) fn offer(found: &mut Vec<Built>) -> Result<()> {
     for peer in PEERS.iter().filter(|it| IN_TESTS.contains(&it.folder)) {
         let built = if can_be_run(peer.tool) {

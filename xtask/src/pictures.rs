@@ -1,5 +1,5 @@
-//! `cargo xtask pictures`: the diagrams of the book, drawn as SVG. They carry no script and no font, and their colours follow
-//! whether the reader prefers light or dark.
+//! `cargo xtask pictures`: draws the diagrams of the book as SVG. They contain no scripts or fonts, and their colours follow
+//! the reader's preference for light or dark.
 
 mod canvas;
 mod protocols;
@@ -15,7 +15,7 @@ use clap::Args;
 use crate::house::root;
 use crate::plots;
 
-/// A picture: its file without the ending, and how it is drawn.
+/// A picture: its file name without extension, and the function that draws it.
 type Picture = (&'static str, fn() -> String);
 
 const PICTURES: &[Picture] = &[
@@ -36,10 +36,10 @@ const PICTURES: &[Picture] = &[
     ("fencing", protocols::fencing),
 ];
 
-/// What to do.
+/// Options for drawing.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Writes nothing, and fails if a picture is not as it would be drawn.
+    /// Writes nothing; fails if a picture differs from what would be drawn.
     #[arg(long)]
     check: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless the committed pictures are those that are drawn here, and no others.
+/// Fails unless the committed pictures are exactly those that are drawn here.
 pub(crate) fn check() -> Result<()> {
     for (name, draw) in PICTURES {
         if fs::read_to_string(path(name)).ok() != Some(draw()) {

@@ -1,5 +1,5 @@
-//! The figures of `cargo xtask bench --plots`, drawn as SVG for the book: from `docs/plots/bench.json`, so that a check can draw them
-//! again.
+//! `cargo xtask bench --plots`: draws the figures as SVG for the book, from `docs/plots/bench.json`, so that a check can
+//! redraw them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::house::root;
 
-/// A plot: its name in the figures and of its file, and what stands at it.
+/// A plot: its name in the figures and of its file, and its labels.
 struct Plot {
     name: &'static str,
     title: &'static str,
@@ -41,7 +41,7 @@ const PLOTS: [Plot; 3] = [
     },
 ];
 
-/// What is drawn, and in the dark.
+/// The colours for light and for dark.
 type Colour = (RGBColor, &'static str);
 
 const INK: Colour = (RGBColor(0x24, 0x29, 0x2f), "#e6edf3");
@@ -64,16 +64,16 @@ const SIZE: (u32, u32) = (760, 460);
 
 const FONT: &str = "ui-sans-serif, system-ui, sans-serif";
 
-/// Points by the name of their line.
+/// The points of each line, by its name.
 type Lines = BTreeMap<String, Vec<(f64, f64)>>;
 
-/// Makes these figures those of the book.
+/// Makes these the figures of the book.
 pub(crate) fn take(figures: &Path) -> Result<()> {
     fs::copy(figures, file("bench.json")).context("failed to copy the figures")?;
     draw()
 }
 
-/// Draws the figures of the book.
+/// Draws the plots of the book.
 pub(crate) fn draw() -> Result<()> {
     for (file, text) in drawn()? {
         fs::write(&file, text).with_context(|| format!("failed to write {}", file.display()))?;
@@ -81,7 +81,7 @@ pub(crate) fn draw() -> Result<()> {
     Ok(())
 }
 
-/// Fails unless the plots in the book are those of its figures.
+/// Fails unless the plots in the book match its figures.
 pub(crate) fn check() -> Result<()> {
     for (file, text) in drawn()? {
         if fs::read_to_string(&file).ok() != Some(text) {
@@ -134,7 +134,7 @@ fn draw_one(plot: &Plot, lines: &Lines, below: &str) -> Result<String> {
         bail!("{} lines", lines.len());
     }
     let all = || lines.values().flatten();
-    // A little space around the outermost points, and above them as much as the names of the lines need.
+    // Leave a little space around the outermost points, and as much above them as the names of the lines need.
     let names = 0.09 * f64::from(u8::try_from(lines.len())?);
     let range = |of: fn(&(f64, f64)) -> f64, names: f64| {
         let (least, most) = all()
@@ -231,7 +231,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// The page around a plot may be light or dark; a plot follows what the reader prefers, as the pictures do.
+/// The page around a plot may be light or dark; like the pictures, a plot follows the reader's preference.
 fn style() -> String {
     let colours = [INK, SMALL, FAINT, GROUND].into_iter().chain(LINES);
     let rules = colours.map(|(RGBColor(red, green, blue), dark)| {

@@ -1,4 +1,4 @@
-//! The programs that tests are compiled to: built all at once, and run one after the other with a clock beside them.
+//! The test programs: built all at once, and run one after the other while their tests are timed.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
@@ -12,51 +12,52 @@ use cargo_metadata::{Artifact, Message};
 use crate::steps::cargo;
 use crate::timing::Stopwatch;
 
-/// Features that every build of the tests has, so that one build serves all of them.
+/// The features of every build of the tests, so that one build serves all.
 pub(crate) const FEATURES: &str = "--all-features";
 
-/// The package with the example that needs a database, whose build takes longer than a contributor should wait for.
+/// The package with the example that needs a database, whose build takes too long for a contributor.
 pub(crate) const WITH_DATABASE: &str = "lockkeeper-examples-sql";
 
-/// All the others, in words for cargo. Whatever builds these shares one build: beside that one, libraries would have more features.
+/// All other packages, as arguments for cargo. Builds of these are shared; together with that package, libraries would have
+/// more features.
 pub(crate) const WITHOUT_DATABASE: [&str; 3] = ["--workspace", "--exclude", WITH_DATABASE];
 
-/// A program of tests.
+/// A test program.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// The package and what of it is tested: `lockkeeper-core lib`.
+    /// The package and the target: `lockkeeper-core lib`.
     pub(crate) name: String,
     path: PathBuf,
-    /// That of the package: tests run in it.
+    /// The folder of the package, in which its tests run.
     folder: PathBuf,
 }
 
-/// What one build of the tests made.
+/// The result of one build of the tests.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) tests: Vec<Program>,
-    /// The others by name, first the examples.
+    /// The other programs by name: first the examples, then the rest.
     pub(crate) examples: Vec<(String, PathBuf)>,
     pub(crate) bins: Vec<(String, PathBuf)>,
 }
 
-/// When what a program prints is printed.
+/// When to print a program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Print {
     /// Line by line.
     Lines,
-    /// All at once in the end.
+    /// All at once at the end.
     Whole,
 }
 
-/// How a run of a program ended, and how long its tests took.
+/// How a program ended, and how long its tests took.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) passed: bool,
     pub(crate) times: Vec<(String, Duration)>,
 }
 
-/// Builds the tests and examples that these words of cargo's command line choose.
+/// Builds the tests and examples that these arguments of cargo choose.
 pub(crate) fn build(chosen: &[&str]) -> Result<Built> {
     let mut command = cargo();
     command.args([
@@ -113,7 +114,7 @@ impl Program {
         command
     }
 
-    /// The names of its tests that a run with these arguments would run, in that order.
+    /// The names of the tests that these arguments choose, in the order in which they run.
     pub(crate) fn list(&self, arguments: &[String]) -> Result<Vec<String>> {
         let mut command = self.command();
         let output = command.arg("--list").args(arguments).output()?;
@@ -126,7 +127,8 @@ impl Program {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Runs the tests of a [`list`](Self::list) by so many threads, with the lines that the program prints; `see` sees each.
+    /// Runs the tests of a [`list`](Self::list) with this many threads, and prints the program's output; `see` receives each
+    /// line.
     pub(crate) fn run(
         &self,
         tests: Vec<String>,

@@ -1,4 +1,4 @@
-//! `cargo xtask prove`: what takes longer than a contributor waits for; and the exhaustive searches by hand.
+//! `cargo xtask prove`: the tests that take longer than a contributor should wait, and the exhaustive searches by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::steps::{Steps, cargo, execute};
 use crate::suite::Suite;
 use crate::tools;
 
-/// Tests to repeat on each other server: the contract of all kinds, the scripts' vectors, what a server refuses, a failover.
+/// Tests to repeat on each other server: the contract of all kinds, the scripts' vectors, refusals, a failover.
 const OF_A_SERVER: [&str; 5] = [
     "on_a_server",
     "scripts::",
@@ -29,60 +29,60 @@ const OF_A_SERVER: [&str; 5] = [
     "sentinel::",
 ];
 
-/// The program of tests with these in it.
+/// The test program that contains them.
 const BEHAVIOUR: &str = "tests lockkeeper";
 
-/// The tests beside Redisson, and of what is shared with it.
+/// The tests with Redisson, and of the format shared with it.
 const REDISSON: &str = "tests redisson";
 
-/// The one with what the store of servers promises.
+/// The tests of the promises of the server store.
 const STORE: &str = "lockkeeper-redis store";
 
-/// What all kinds promise, on each store.
+/// The promises of all kinds, on each store.
 const CONTRACT: &str = "kinds::contract";
 
-/// Names the client library by which tests reach their servers; all else goes by the default one, redis-rs.
+/// Selects the client library for the tests; everything else uses the default, redis-rs.
 const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
 
-/// As in the testkit: says which programs of other libraries there are.
+/// As in the testkit: lists the programs of other libraries.
 const PEERS: &str = "LOCKKEEPER_TEST_PEERS";
 
-/// The one that runs the engine's threads in every order.
+/// The test program that tries interleavings of the engine's threads.
 const THREADS: &str = "threads threads";
 
-/// The one that runs the command, and its tests in a browser.
+/// The tests of the command, and those in a browser.
 const COMMAND: &str = "lockkeeper-cli command";
 const BROWSING: &str = "browsing::";
 
-/// The one that compares the embedded engine with all servers there are.
+/// The test program that compares the embedded engine with all available servers.
 const DIFFERENTIAL: &str = "lockkeeper-memory differential";
 
-/// How long each test under load works: more than the 5 to 20 s of `cargo xtask test`. Seconds.
+/// How long each test under load works, in seconds: longer than the 5 to 20 s of `cargo xtask test`.
 const LOAD: &str = "60";
 
-/// How many of them run at a time. They wait for servers more than they work.
+/// How many of them run at a time. They mostly wait for servers.
 const UNDER_LOAD_AT_ONCE: usize = 4;
 
-/// Those tests.
+/// The tests under load.
 const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
 
-/// Features of the facade, of which none, each and every two are built; all of them together are what is tested.
+/// Features of the facade: none, each one and every pair are built; the tests have all of them together.
 const FACADE: [&str; 7] = [
     "redis", "fred", "memory", "tls", "serde", "metrics", "redisson",
 ];
 
-/// Of which a service with locks on servers may be built, ours among them.
+/// The most crates, ours included, that a service with locks on servers may need.
 const MOST_CRATES: usize = 100;
 
-/// How long the soak takes: long enough for some hundred processes to be killed. Minutes.
+/// How long the soak takes, in minutes: long enough to kill some hundred processes.
 const SOAK: &str = "3";
 
-/// What the searches are told, if they are to run by hand; see `cargo xtask prove --help`.
+/// The options of a search by hand; see `cargo xtask prove --help`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
     /// Bounds and choices of one search, as `--help` lists them: `--thorough` for those that take hours, `--quick` for those
-    /// that this command makes, `--mutants` to see every mutant caught, of the scripts and of the engine.
+    /// that this command runs, `--mutants` to hunt every mutant of the scripts and of the engine.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -163,7 +163,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
             soaked.map_err(|_| anyhow::anyhow!("the run of the soak has panicked"))?
         })
     })?;
-    // All else has every feature.
+    // All other builds have every feature.
     for features in ["", "redis"] {
         let package = "test --package lockkeeper --test features --no-default-features --features";
         steps.cargo(&format!("{package}={features}"))?;
@@ -179,8 +179,8 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Features add to one another: none needs a third one to be there or not. Clippy looks at the members that they are passed on to as
-/// well, so at each transport of the store of servers, with TLS or without.
+/// Features only add: none needs a third one to be present or absent. Clippy also examines the members that they are passed on
+/// to, so each transport of the server store, with and without TLS.
 fn few_features() -> Result<()> {
     let mut combinations = vec![String::new()];
     for (at, feature) in FACADE.iter().enumerate() {
@@ -199,7 +199,8 @@ fn few_features() -> Result<()> {
     Ok(())
 }
 
-/// The tests that `cargo xtask test` ignores. In other programs those are ignored that another test starts in a process of its own.
+/// Runs the tests that `cargo xtask test` ignores. In other programs, an ignored test is one that another test starts in its
+/// own process.
 fn long(built: &Built, peers: &[peers::Built]) -> Result<BTreeMap<String, u64>> {
     let peers: BTreeMap<_, _> = peers.iter().cloned().collect();
     let mut suite = Suite::new(&["--ignored", "--show-output"]);
@@ -234,7 +235,7 @@ fn program<'a>(built: &'a Built, name: &str) -> Result<&'a Path> {
     Ok(path)
 }
 
-/// Prints how many crates a service builds that uses servers alone.
+/// Counts and limits the crates that a service needs if it uses servers alone.
 fn count_of_a_service() -> Result<()> {
     let mut command = cargo();
     command.args("tree --package lockkeeper --no-default-features --features redis".split(' '));

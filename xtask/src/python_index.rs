@@ -1,4 +1,4 @@
-//! Programs from Python's index: what was built for Python is a program too, and is there in seconds.
+//! Programs from Python's index, which also has programs that are not in Python, ready to run in seconds.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ pub(crate) struct Program {
     pub(crate) version: &'static str,
 }
 
-/// Gets it into a folder below the target directory, unless it is there.
+/// Downloads it into a folder below the target directory, unless it is there.
 pub(crate) fn get(program: &Program) -> Result<PathBuf> {
     let Program {
         package, version, ..
@@ -46,7 +46,7 @@ fn says_its_version(program: &Path) -> Result<String> {
     }
 }
 
-/// Downloads a package, unpacks it, and puts its program into `folder`.
+/// Downloads and unpacks a package, and puts its program into `folder`.
 fn download(program: &Program, folder: &Path) -> Result<()> {
     let unpacked = folder.join("unpacked");
     if folder.exists() {
@@ -78,7 +78,7 @@ fn download(program: &Program, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The first file of this name in a folder and those below it.
+/// The first file with this name below a folder.
 fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
     for path in entries(folder)? {
         if path.is_dir() {

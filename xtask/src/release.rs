@@ -1,5 +1,4 @@
-//! `cargo xtask release`: a release as far as it can be tried. It tags nothing and publishes nothing; RELEASING.md says what comes
-//! before and after.
+//! `cargo xtask release`: tries a release. It tags and publishes nothing; RELEASING.md describes the steps before and after.
 
 use std::fs;
 use std::process::Command;
@@ -11,21 +10,21 @@ use crate::house::{House, root};
 use crate::steps::Steps;
 use crate::tools;
 
-/// What can be known of a release before it.
+/// The state of the repository before a release.
 #[derive(Debug)]
 struct Plan {
     version: String,
-    /// The top `Cargo.toml`.
+    /// The text of the top `Cargo.toml`.
     manifest: String,
     changelog: String,
     security: String,
-    /// What git would have to commit first.
+    /// Changes that git has not committed.
     uncommitted: String,
-    /// The tag of this version, if there is one.
+    /// The tag of this version, if it exists.
     tag: String,
 }
 
-/// Fails if anything is missing, when everything has been tried.
+/// Tries everything, and then fails if anything is missing.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     let plan = Plan::read()?;
     steps.run("publish, without the registry", || {

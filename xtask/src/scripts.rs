@@ -1,7 +1,7 @@
 //! `cargo xtask lock-scripts`: pins the SHA-1 of every script in `lua/scripts.lock`.
 //!
-//! Reads the descriptions in `lua/lib.rs` as text, because the crate does not compile while a new script has no line in
-//! the lock file. A test of that crate compares the outcome with what the compiler joined.
+//! It reads the descriptions in `lua/lib.rs` as text, because the crate does not compile while the lock file lacks a new
+//! script. A test of that crate compares the result with what the compiler has joined.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use sha1_smol::Sha1;
 
 use crate::house::root;
 
-/// Writes the lock file and says what has changed.
+/// Writes the lock file and prints what has changed.
 pub(crate) fn lock() -> Result<()> {
     let folder = root().join("lua");
     let descriptions = fs::read_to_string(folder.join("lib.rs"))?;
@@ -53,13 +53,13 @@ pub(crate) fn lock() -> Result<()> {
 struct Described<'a> {
     name: &'a str,
     fragments: Vec<&'a str>,
-    /// The script that it stands before.
+    /// The script that follows it in the same text.
     before: Option<Box<Self>>,
 }
 
 impl Described<'_> {
-    /// The text that the server sees: the fragments, each with one more line break, then the script, and behind another line break
-    /// that of the script that it stands before. A fragment comes from the folder `first` if it is there.
+    /// The text that the server receives: the fragments, each followed by another line break, then the script, and after
+    /// another line break the script that follows it. A fragment comes from the folder `first` if it exists there.
     fn source(&self, folder: &Path, first: &str) -> Result<String> {
         let read = |file: String| {
             fs::read_to_string(folder.join(&file)).with_context(|| format!("failed to read {file}"))
@@ -88,7 +88,7 @@ fn described(text: &str) -> Result<Vec<Described<'_>>> {
     Ok(scripts)
 }
 
-/// `"kind/verb", with ["fragment", …]`, and perhaps `before` the same of another script.
+/// Reads `"kind/verb", with ["fragment", …]`, and optionally `before` with the same for another script.
 fn one(call: &str) -> Result<Described<'_>> {
     let (head, rest) = call
         .split_once("with [")
@@ -105,7 +105,7 @@ fn one(call: &str) -> Result<Described<'_>> {
     })
 }
 
-/// What stands between quotes.
+/// The texts between quotes.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('"').skip(1).step_by(2).collect()
 }

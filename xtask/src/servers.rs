@@ -1,4 +1,4 @@
-//! Other servers to test against, older and newer than the one that is installed: what was built for Python is a program too.
+//! Older and newer servers to test against, from Python's index.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use crate::house::target;
 use crate::python_index::{self, Program};
 
-/// As in the testkit: names more programs to test against, as `PATH` names folders.
+/// As in the testkit: names more server programs, separated as in `PATH`.
 pub(crate) const VARIABLE: &str = "LOCKKEEPER_TEST_SERVERS";
 
-/// As in the testkit: names the folder with the registers of what the next run may use again.
+/// As in the testkit: names the folder with the registers of deployments that the next run may reuse.
 pub(crate) const KEPT_VARIABLE: &str = "LOCKKEEPER_TEST_KEPT";
 
 const PROGRAMS: [Program; 2] = [
@@ -28,7 +28,8 @@ const PROGRAMS: [Program; 2] = [
     },
 ];
 
-/// Gets them, unless the environment names others. What cannot be had is told, and is no failure: the tests run on what there is.
+/// Downloads the servers unless the environment names others. Prints which are unavailable, without failing: the tests run on
+/// the available ones.
 pub(crate) fn offer(found: &mut Vec<PathBuf>) -> Result<()> {
     if let Some(named) = env::var_os(VARIABLE) {
         found.extend(env::split_paths(&named).filter(|program| !program.as_os_str().is_empty()));
@@ -49,7 +50,7 @@ pub(crate) fn joined(programs: &[PathBuf]) -> Result<OsString> {
     env::join_paths(programs).context("a path that cannot stand in a list")
 }
 
-/// The folder that [`KEPT_VARIABLE`] is to name.
+/// The folder for [`KEPT_VARIABLE`].
 pub(crate) fn kept() -> Result<PathBuf> {
     Ok(target()?.join("kept"))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: histories of the deterministic simulation, until the time is over or one fails.
+//! `cargo xtask simulate`: runs histories of the deterministic simulation until the time is over or one fails.
 
 use std::ffi::OsString;
 
@@ -8,17 +8,18 @@ use clap::Args;
 use crate::programs::FEATURES;
 use crate::steps::{Steps, cargo, execute};
 
-/// What the simulation is told; see `cargo xtask simulate --help`.
+/// The options of the simulation; see `cargo xtask simulate --help`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// `--minutes N`, `--histories N`, `--seed S`, `--kind mutex|reentrant|fair|rwlock|semaphore|once|redlock|mixed`, `--threads N`,
-    /// `--mutant NAME`, `--beyond WAY`, `--verbose`.
+    /// `--minutes N`, `--histories N`, `--seed S`,
+    /// `--kind mutex|reentrant|fair|rwlock|semaphore|election|once|latch|redlock|mixed`, `--threads N`, `--mutant NAME`,
+    /// `--beyond WAY`, `--verbose`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-/// Fails if a history does.
+/// Runs them. Fails if a history does.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let mut command = cargo();
     command.args("run --quiet --profile test --package lockkeeper-tests".split(' '));

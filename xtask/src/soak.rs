@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: locks of all kinds for a long time, on real servers, while clients are killed.
+//! `cargo xtask soak`: uses locks of all kinds on real servers for a long time while clients are killed.
 
 use anyhow::Result;
 use clap::Args;
@@ -6,7 +6,7 @@ use clap::Args;
 use crate::steps::{Steps, cargo, execute};
 use crate::tools;
 
-/// How long.
+/// How long to run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Minutes.
@@ -14,7 +14,7 @@ pub(crate) struct Options {
     minutes: f64,
 }
 
-/// Fails if memory grows, or if a key is left that does not expire.
+/// Runs the soak. Fails if memory grows, or if a key without expiry remains.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server to test against", tools::require_server)?;
     let mut command = cargo();

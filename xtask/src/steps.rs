@@ -1,4 +1,4 @@
-//! Steps that are run one after the other, until one fails, and the summary of them.
+//! Steps that run one after the other until one fails, and their summary.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::house::root;
 
-/// What was done so far.
+/// The steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     done: Vec<Step>,
@@ -34,14 +34,14 @@ impl Steps {
         outcome.with_context(|| format!("{name} failed"))
     }
 
-    /// Runs cargo as a step, with the words of its command line as the step's name.
+    /// Runs cargo as a step that is named after the arguments.
     pub(crate) fn cargo(&mut self, arguments: &str) -> Result<()> {
         self.run(&format!("cargo {arguments}"), || {
             execute(cargo().args(arguments.split_whitespace()))
         })
     }
 
-    /// One line for each step; nothing if there was none.
+    /// Prints one line per step; nothing if there was none.
     pub(crate) fn print_summary(&self) {
         if self.done.is_empty() {
             return;
@@ -55,12 +55,12 @@ impl Steps {
     }
 }
 
-/// The cargo that runs this program, at the top of the workspace: in the folder of a member it would see that one only.
+/// The cargo that runs this program, in the top folder: in a member's folder it would see only that member.
 pub(crate) fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(root());
-    // What cargo says of this very package would make build scripts run again that ask for it, as that of ring.
+    // Remove cargo's variables about this package: build scripts that read them, such as ring's, would run again.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if OF_A_PACKAGE.iter().any(|start| name.starts_with(start)) {
@@ -70,7 +70,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// How the variables begin in which `cargo run` says what it runs.
+/// The prefixes of the variables in which `cargo run` describes the program.
 const OF_A_PACKAGE: [&str; 5] = [
     "CARGO_PKG_",
     "CARGO_MANIFEST_",
@@ -79,7 +79,7 @@ const OF_A_PACKAGE: [&str; 5] = [
     "CARGO_PRIMARY_",
 ];
 
-/// Runs a command to its end with the output of this program, and no input: nothing here may ask.
+/// Runs a command to its end with this program's output and without input, because no step may ask questions.
 pub(crate) fn execute(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command

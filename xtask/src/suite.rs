@@ -1,8 +1,9 @@
-//! A run of many programs of tests, and what came of it.
+//! Runs many test programs and collects the results.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -11,19 +12,22 @@ use anyhow::{Result, anyhow, bail};
 use crate::programs::{Outcome, Print, Program};
 use crate::timing;
 
-/// How many tests run at a time, for each core: most of them wait for a server or for time to pass.
+/// How many tests run at a time, per core: most of them wait for a server or for time to pass.
 const PER_CORE: usize = 3;
+
+/// How many of the smaller programs run at a time beside the largest one.
+const LANES: usize = 2;
 
 /// How a test begins a line in which it says how much it went through: `proved 581162 states`.
 const PROVED: &str = "proved ";
 
-/// What is run and how, and what has been run.
+/// What to run and how, and the results so far.
 #[derive(Debug)]
 pub(crate) struct Suite {
     arguments: Vec<String>,
     environment: Vec<(&'static str, OsString)>,
     threads: usize,
-    /// How many tests of the smaller programs run beside those of the largest one; `None`: the programs run one after the other.
+    /// How many tests of each smaller program run beside those of the largest one; `None`: the programs run one after the other.
     beside: Option<usize>,
     times: Vec<(String, Duration)>,
     proved: BTreeMap<String, u64>,
@@ -35,7 +39,7 @@ impl Suite {
         Self::new(&[""; 0])
     }
 
-    /// Runs the tests that libtest chooses by these arguments.
+    /// Runs the tests that libtest chooses with these arguments.
     pub(crate) fn new(arguments: &[impl ToString]) -> Self {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
@@ -48,22 +52,22 @@ impl Suite {
         }
     }
 
-    /// With this variable in the programs' environment.
+    /// Sets a variable in the programs' environment.
     pub(crate) fn set(&mut self, variable: &'static str, value: impl Into<OsString>) {
         self.environment.push((variable, value.into()));
     }
 
-    /// So many tests at a time.
+    /// Sets the number of tests at a time.
     pub(crate) fn threads(&mut self, threads: usize) {
         self.threads = threads;
     }
 
-    /// The smaller programs run beside the largest one, each test of them on a core: they wait even more.
+    /// The smaller programs run beside the largest one, [`LANES`] at a time, each test of them on a core: they wait even more.
     pub(crate) fn side_by_side(&mut self) {
         self.beside = Some(available_parallelism().map_or(1, NonZeroUsize::get));
     }
 
-    /// Runs the programs, those without a test that was asked for apart. Fails in the end if a test did.
+    /// Runs the programs that have a chosen test. Fails at the end if a test did.
     pub(crate) fn run(&mut self, programs: &[Program]) -> Result<()> {
         let mut listed = Vec::new();
         for program in programs {
@@ -72,25 +76,27 @@ impl Suite {
                 listed.push((program, tests));
             }
         }
-        let apart = self.beside.map(|threads| {
+        let mut apart = Vec::new();
+        if self.beside.is_some() {
             listed.sort_by_key(|(_, tests)| std::cmp::Reverse(tests.len()));
-            (listed.split_off(listed.len().min(1)), threads)
-        });
-        let this = &*self;
+            apart = listed.split_off(listed.len().min(1));
+        }
+        let (threads, apart) = (
+            self.beside.unwrap_or_default(),
+            Mutex::new(apart.into_iter()),
+        );
+        let next = || apart.lock().unwrap_or_else(PoisonError::into_inner).next();
+        // In one piece each, for the lines of the largest are printed meanwhile.
+        let beside = |(program, tests)| self.run_one(program, tests, threads, Print::Whole);
+        let lane = || std::iter::from_fn(next).map(beside).collect::<Vec<_>>();
         let (here, there) = std::thread::scope(|scope| {
-            let there = apart.map(|(listed, threads)| {
-                // In one piece each, for the lines of the largest are printed meanwhile.
-                let run =
-                    move |(program, tests)| this.run_one(program, tests, threads, Print::Whole);
-                scope.spawn(move || listed.into_iter().map(run).collect::<Vec<_>>())
-            });
-            let run = |(program, tests)| this.run_one(program, tests, this.threads, Print::Lines);
+            let lanes = [lane; LANES].map(|lane| scope.spawn(lane));
+            let run = |(program, tests)| self.run_one(program, tests, self.threads, Print::Lines);
             let here: Vec<_> = listed.into_iter().map(run).collect();
-            (here, there.map(std::thread::ScopedJoinHandle::join))
+            (here, lanes.map(std::thread::ScopedJoinHandle::join))
         });
-        let there = there
-            .transpose()
-            .map_err(|_| anyhow!("a run of tests has panicked"))?;
+        let there = there.into_iter().collect::<std::thread::Result<Vec<_>>>();
+        let there = there.map_err(|_| anyhow!("a run of tests has panicked"))?;
         let mut failed = Vec::new();
         for ran in here.into_iter().chain(there.into_iter().flatten()) {
             let (program, outcome, proved) = ran?;
@@ -123,7 +129,7 @@ impl Suite {
         Ok((program, outcome, proved))
     }
 
-    /// How many tests have been run.
+    /// How many tests have run.
     pub(crate) fn ran(&self) -> usize {
         self.times.len()
     }
@@ -132,13 +138,13 @@ impl Suite {
         timing::print_slowest(self.times.clone());
     }
 
-    /// What its tests say that they went through.
+    /// What the tests reported to have covered.
     pub(crate) fn proved(&self) -> &BTreeMap<String, u64> {
         &self.proved
     }
 }
 
-/// Adds what a line says to the sums, if it says so.
+/// Adds the numbers of such a line to the sums.
 pub(crate) fn count(line: &str, proved: &mut BTreeMap<String, u64>) {
     let words = line.strip_prefix(PROVED).unwrap_or_default();
     if let Some((number, what)) = words.split_once(' ')

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: what a contributor waits for.
+//! `cargo xtask test`: the tests that a contributor runs.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -14,16 +14,16 @@ use crate::tools;
 /// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Takes the clusters and sentinels that an earlier run with `--again` left running, and leaves them running in turn. They
+    /// Reuses the clusters and sentinels that an earlier run with `--again` left running, and leaves them running too. They
     /// end half an hour after their last use.
     #[arg(long)]
     again: bool,
-    /// Only tests whose names contain one of these words, and no examples; libtest's own options go here too.
+    /// Runs only tests whose names contain one of these words, and no examples; also accepts libtest's own options.
     #[arg(last = true, value_name = "NAME")]
     only: Vec<String>,
 }
 
-/// Stops at the first step that fails; but all tests are run.
+/// Stops at the first step that fails, but runs all tests.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a C compiler", tools::require_c_compiler)?;
     steps.run("a server to test against", tools::require_server)?;
@@ -52,7 +52,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let servers = examples::servers()?;
     steps.run("examples in the documentation", || {
         let mut command = cargo();
-        // The engine built once more has the same examples, which name the other one.
+        // The package with the second build of the engine has the same examples, which name the other build.
         let once = ["--exclude", "lockkeeper-threads"];
         command
             .args(["test", FEATURES, "--doc"])

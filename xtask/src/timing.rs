@@ -1,12 +1,11 @@
-//! How long each test took, by the lines that libtest prints as each ends.
+//! Measures how long each test took, from the lines that libtest prints when a test ends.
 //!
-//! Libtest says by itself how long tests took on nightly compilers only. But it starts them in the order in which it lists
-//! them, as many at first as it has threads, and the next one whenever one has ended. So the moments at which they
-//! ended say when each began.
+//! Libtest itself reports times only on nightly compilers. But it starts tests in the order in which it lists them: first as
+//! many as it has threads, then the next one whenever one ends. So the end times also tell when each test began.
 
 use std::time::{Duration, Instant};
 
-/// The tests that run, and when they began.
+/// The running tests, and when they began.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     waiting: std::vec::IntoIter<String>,
@@ -15,7 +14,7 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Tests in the order in which they are listed.
+    /// Starts with these tests, in the order in which libtest lists them.
     pub(crate) fn start(tests: Vec<String>, threads: usize, now: Instant) -> Self {
         let mut stopwatch = Self {
             waiting: tests.into_iter(),
@@ -33,7 +32,8 @@ impl Stopwatch {
         self.running.extend(next.map(|name| (name, now)));
     }
 
-    /// A line that libtest printed at this moment. A test that is not running is of another program, whose output got in.
+    /// Handles a line that libtest printed at this moment. A test that is not running belongs to another program whose output
+    /// got in.
     pub(crate) fn hear(&mut self, line: &str, now: Instant) {
         let Some(name) = ended(line) else { return };
         let Some(place) = self.running.iter().position(|(it, _)| it == name) else {
@@ -49,7 +49,7 @@ impl Stopwatch {
     }
 }
 
-/// The name of the test that a line says has ended.
+/// The name of the test that has ended, according to this line.
 fn ended(line: &str) -> Option<&str> {
     let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
     // `test name - should panic ... ok`
@@ -60,7 +60,7 @@ fn ended(line: &str) -> Option<&str> {
         .then_some(name)
 }
 
-/// Prints the ten that took longest.
+/// Prints the ten slowest tests.
 pub(crate) fn print_slowest(mut times: Vec<(String, Duration)>) {
     const SHOWN: usize = 10;
     times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));

@@ -1,4 +1,4 @@
-//! What the tests need besides Rust, and how to get it.
+//! The tools that the tests need besides Rust, and how to install them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +10,10 @@ use rustix::process::geteuid;
 
 use crate::steps::execute;
 
-/// Programs that the testkit starts, in its order.
+/// Server programs, in the testkit's order.
 const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// As in the testkit: names the program to test against.
+/// As in the testkit: names the server program to test against.
 pub(crate) const SERVER_VARIABLE: &str = "LOCKKEEPER_TEST_SERVER";
 
 const HOW_TO_GET_A_SERVER: &str = "\
@@ -47,7 +47,7 @@ no chromedriver found; install Chromium with it:
     Arch             pacman -S chromium
     Alpine           apk add chromium chromium-chromedriver";
 
-/// Fails with what to install.
+/// Fails with installation instructions if there is no C compiler.
 pub(crate) fn require_c_compiler() -> Result<()> {
     let chosen = std::env::var("CC").ok();
     // CC may be several words, as in `ccache gcc`.
@@ -61,7 +61,7 @@ pub(crate) fn require_c_compiler() -> Result<()> {
     Ok(())
 }
 
-/// Installs Debian's package where that is possible without asking; else fails with what to install.
+/// Ensures a server. Installs Debian's package where that is possible without asking; otherwise fails with instructions.
 pub(crate) fn require_server() -> Result<()> {
     let chosen = std::env::var(SERVER_VARIABLE).ok();
     let find_server = || find(chosen.as_deref(), &SERVERS);
@@ -73,13 +73,14 @@ pub(crate) fn require_server() -> Result<()> {
     )
 }
 
-/// Installs a C compiler for musl likewise.
+/// Ensures a C compiler for musl in the same way.
 pub(crate) fn require_musl() -> Result<()> {
     let find_compiler = || version(Command::new("musl-gcc").arg("--version"));
     require(find_compiler, true, "musl-tools", HOW_TO_GET_MUSL)
 }
 
-/// Installs tmux likewise, in which the command is tried as in a terminal. Without it that one test says so and tries nothing.
+/// Offers tmux, for testing the command in a terminal, in the same way. Without it, that one test prints a note and is
+/// skipped.
 pub(crate) fn offer_tmux() -> Result<()> {
     let find_tmux = || version(Command::new("tmux").arg("-V"));
     if let Err(error) = require(find_tmux, true, "tmux", "no tmux found") {
@@ -88,11 +89,11 @@ pub(crate) fn offer_tmux() -> Result<()> {
     Ok(())
 }
 
-/// Installs Chromium likewise, in which the page is tried. Without it that is not done, and said; where everything must be tried, it
-/// fails.
+/// Offers Chromium, for testing the page, in the same way. Without it, those tests are skipped with a note; where everything
+/// must be tried, this fails.
 pub(crate) fn offer_chromium(found: &mut bool) -> Result<()> {
     let find_driver = || version(Command::new("chromedriver").arg("--version"));
-    // The driver's package brings the browser.
+    // The driver's package also installs the browser.
     let offered = require(find_driver, true, "chromium-driver", HOW_TO_GET_CHROMIUM);
     *found = offered.is_ok();
     match offered {
@@ -104,7 +105,7 @@ pub(crate) fn offer_chromium(found: &mut bool) -> Result<()> {
     }
 }
 
-/// Prints what `find` finds. If that is nothing, installs this package of Debian first, where it may.
+/// Prints what `find` finds. If it finds nothing, first installs this Debian package where it may.
 fn require(
     find: impl Fn() -> Option<String>,
     may_install: bool,
@@ -122,7 +123,7 @@ fn require(
     Ok(())
 }
 
-/// The program that serves: the chosen one, or the first that can be run.
+/// The server program: the chosen one, or the first that runs.
 pub(crate) fn server_program() -> Option<String> {
     let chosen = std::env::var(SERVER_VARIABLE).ok();
     let found = find(chosen.as_deref(), &SERVERS)?;
@@ -131,7 +132,7 @@ pub(crate) fn server_program() -> Option<String> {
         .map(|(program, _)| program.to_owned())
 }
 
-/// The first program that can be run, with the first line of what it says of its version.
+/// The first program that runs, with the first line of its version output.
 pub(crate) fn find(chosen: Option<&str>, usual: &[&str]) -> Option<String> {
     let candidates = chosen.map_or_else(|| usual.to_vec(), |chosen| vec![chosen]);
     candidates.into_iter().find_map(|program| {
@@ -140,14 +141,14 @@ pub(crate) fn find(chosen: Option<&str>, usual: &[&str]) -> Option<String> {
     })
 }
 
-/// The first line of what a command says, if it can be run.
+/// The first line of a command's output, if it runs.
 pub(crate) fn version(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     Some(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// What a command prints, if it ends well.
+/// The output of a command, if it succeeds.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -160,7 +161,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{program} prints no text"))
 }
 
-/// Whether packages of Debian can be installed: by root, there and on what descends from it, Ubuntu above all, which has this file.
+/// Whether Debian packages can be installed: as root, on Debian or a derivative such as Ubuntu, which has this file.
 pub(crate) fn can_install() -> bool {
     Path::new("/etc/debian_version").exists() && geteuid().is_root()
 }
@@ -177,8 +178,8 @@ fn apt_get() -> Command {
     command
 }
 
-/// While it lives no package starts a service: the tests start their own servers, and a daemon left behind is nothing
-/// that a test run should cause.
+/// Keeps packages from starting services while it lives: the tests start their own servers, and a test run must not leave a
+/// daemon behind.
 struct NoService {
     ours: bool,
 }
@@ -187,7 +188,7 @@ impl NoService {
     const POLICY: &str = "/usr/sbin/policy-rc.d";
 
     fn begin() -> Result<Self> {
-        // A policy that is there already, as in container images, is not ours to change.
+        // An existing policy, as in container images, must stay.
         let ours = !Path::new(Self::POLICY).exists();
         if ours {
             // 101 means "forbidden".

@@ -1,9 +1,11 @@
 //! The engine of Lockkeeper: acquisition, grants, renewal, subscriptions.
 //!
-//! Users of locks depend on `lockkeeper`; this crate is for authors of lock kinds and of stores. It has timers and
-//! tasks, but no Redis client: a store ([`store::Store`]) runs scripts and carries messages, a kind
-//! ([`protocol::Protocol`]) says which scripts to run and what their replies mean, and the engine does the rest, the
-//! same for every kind.
+//! To use locks, depend on `lockkeeper`; this crate is for authors of lock kinds and of stores. It has timers and
+//! tasks, but no Redis client:
+//!
+//! - a store ([`store::Store`]) runs scripts and carries messages;
+//! - a kind ([`protocol::Protocol`]) says which scripts to run and what their replies mean;
+//! - the engine does the rest, in the same way for every kind.
 //!
 //! | module | what |
 //! |---|---|
@@ -15,7 +17,7 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
-/// Whether an intentional defect is active: never, except in builds for the tests that must find it.
+/// Whether an intentional defect is active. Always false, except in builds for the tests that must find the defect.
 #[cfg(feature = "mutants")]
 macro_rules! mutant {
     ($name:ident) => {

@@ -104,7 +104,8 @@ pub(crate) const fn of_name(mode: Mode) -> impl FnOnce(Name) -> ReadWriteProtoco
 ///   count twice.
 /// - **Fencing against Java.** Tokens grow among the grants of this library; a Java holder has none.
 /// - **A lease for each claim.** Redisson keeps one lease for the name, the longest. A reader that dies without a release stays
-///   counted until that lease ends, up to one ttl after the other readers here have released. A reader in Java sets the lease to
+///   counted, and keeps writers out, until another reader is released when no other lease is left, or until the name's lease
+///   ends. A reader in Java sets that lease to
 ///   its `lockWatchdogTimeout` when it renews: that shortens a longer ttl here until the next renewal.
 /// - **Safety for an owner that is shared with a thread in Java.** It is only as safe as Redisson: if that thread reads inside a
 ///   write held here, its `unlock` may shorten the lease of the write.

@@ -1,7 +1,6 @@
-//! A cluster that belongs to one test: servers that share the keys among them, by default three primaries with a replica
-//! each.
+//! A Redis Cluster for one test: by default three primaries with one replica each.
 //!
-//! Nodes are killed, frozen and started again, and slots wander, by the words that an operator would use.
+//! Tests kill, freeze and restart nodes and migrate slots with the commands that an operator would use.
 
 mod failures;
 mod messages;
@@ -15,16 +14,16 @@ use tokio::time::sleep;
 use crate::pool::Shared;
 use crate::server::{Reply, Server};
 
-/// How many slots there are in every cluster.
+/// The number of slots in every cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// A cluster agrees within some seconds; this much only for a machine that is busy with a build.
+/// A cluster agrees within some seconds; the rest is for a machine that is busy with a build.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the keys of a slot may take on their way to another node, milliseconds.
+/// How long moving the keys of a slot to another node may take, in milliseconds.
 const MIGRATE_TIMEOUT: &str = "5000";
 
-/// Servers that this process started and that know one another.
+/// Servers that this process starts and joins into a cluster.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Server>,
@@ -32,7 +31,7 @@ pub struct Cluster {
     frozen: Vec<bool>,
 }
 
-/// How a [`Cluster`] is to be started.
+/// How to start a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct Options {
     primaries: usize,
@@ -48,7 +47,7 @@ impl Default for Options {
         Self {
             primaries: 3,
             replicas: 1,
-            // The shortest with which nodes on a busy machine do not suspect one another.
+            // The shortest timeout with which nodes on a busy machine do not suspect one another.
             node_timeout: Duration::from_millis(1500),
             configuration: Vec::new(),
             tls: false,
@@ -58,21 +57,21 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How many nodes share the slots.
+    /// Sets the number of primaries.
     #[must_use]
     pub const fn primaries(mut self, primaries: usize) -> Self {
         self.primaries = primaries;
         self
     }
 
-    /// How many replicas each of these has.
+    /// Sets the number of replicas of each primary.
     #[must_use]
     pub const fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// After how long without an answer a node is taken to be dead.
+    /// Sets how long a node may stay silent before the others consider it dead.
     #[must_use]
     pub const fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
@@ -86,14 +85,14 @@ impl Options {
         self
     }
 
-    /// Makes every node speak TLS, also with the others.
+    /// Makes every node speak TLS, also to the other nodes.
     #[must_use]
     pub const fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Starts the servers and makes a cluster of them. When this returns, all of it works.
+    /// Starts the servers and joins them into a cluster. When this returns, the cluster is fully working.
     ///
     /// # Errors
     ///
@@ -119,11 +118,11 @@ impl Options {
                 "cluster-node-timeout {}",
                 self.node_timeout.as_millis()
             ))
-            // What is left of a cluster goes on serving.
+            // The rest of a broken cluster keeps serving.
             .configuration("cluster-require-full-coverage no")
-            // Only a node that a test ends or stops is replaced, and none that a busy machine kept waiting.
+            // A replica replaces only a node that a test kills or freezes, never one that a busy machine delays.
             .configuration("cluster-replica-no-failover yes")
-            // Nobody's replica becomes another's.
+            // No replica moves to another primary.
             .configuration("cluster-migration-barrier 100")
             .configuration("repl-diskless-sync-delay 0");
         let options = if self.tls { options.tls() } else { options };
@@ -134,7 +133,7 @@ impl Options {
 }
 
 impl Cluster {
-    /// Three primaries with a replica each.
+    /// Starts a cluster with three primaries and one replica each.
     ///
     /// # Errors
     ///
@@ -143,12 +142,12 @@ impl Cluster {
         Self::options().start().await
     }
 
-    /// A cluster of another size, or with settings of its own.
+    /// Options for a cluster of another size or with other settings.
     pub fn options() -> Options {
         Options::default()
     }
 
-    /// Its nodes; the primaries stand first as long as nobody has failed.
+    /// The nodes. Primaries come first until a failover happens.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
@@ -161,11 +160,11 @@ impl Cluster {
         format!("redis-cluster://{first}?{}", rest.join("&"))
     }
 
-    /// Sends a command to the node that has its first key, as another client would, and returns the reply.
+    /// Sends a command to the node that serves its first key, as another client would, and returns the reply.
     ///
     /// # Errors
     ///
-    /// If nobody answers within five seconds, or with an error.
+    /// If no node answers within five seconds, or one answers with an error.
     pub async fn command(&self, words: &[&str]) -> Result<Reply> {
         let mut node = self.running()?;
         loop {
@@ -181,7 +180,7 @@ impl Cluster {
         }
     }
 
-    /// The nodes that have slots, of those that run and by the word of one of them.
+    /// The running nodes that own slots, as one of them reports it.
     ///
     /// # Errors
     ///
@@ -197,11 +196,11 @@ impl Cluster {
         Ok(primaries)
     }
 
-    /// The node that has a slot, by its own word: others learn of a change a moment later.
+    /// The node that owns a slot, by its own report: other nodes learn of a change a moment later.
     ///
     /// # Errors
     ///
-    /// If no node says so.
+    /// If no node claims the slot.
     pub async fn primary_of(&self, slot: u16) -> Result<usize> {
         for node in self.answering() {
             for (first, last, id) in ranges(node).await? {
@@ -214,7 +213,7 @@ impl Cluster {
         bail!("nobody has slot {slot}")
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     ///
     /// # Errors
     ///
@@ -225,8 +224,8 @@ impl Cluster {
         Ok(u16::try_from(slot)?)
     }
 
-    /// Every key that is served. A node that was a replica when a slot left it may have missed that, and still have the keys of
-    /// then; nobody is shown them.
+    /// Every key that is served. This leaves out stale copies: a node that was a replica when a slot moved away may have
+    /// missed the move and still have the old keys, but no client sees them.
     ///
     /// # Errors
     ///
@@ -251,7 +250,7 @@ impl Cluster {
         Ok(keys)
     }
 
-    /// Waits until every node that runs sees all slots served, and every replica follows its primary.
+    /// Waits until every running node sees all slots served and every replica follows its primary.
     ///
     /// # Errors
     ///
@@ -274,7 +273,7 @@ impl Cluster {
         .await
     }
 
-    /// Brings a slot and all its keys to another node, as an operator would.
+    /// Moves a slot and all its keys to another node, as an operator would.
     ///
     /// # Errors
     ///
@@ -289,7 +288,8 @@ impl Cluster {
         self.end_migration(slot, from, to).await
     }
 
-    /// Opens a slot on both sides: what `from` has it still serves, for the rest it sends callers to `to`.
+    /// Opens a slot for migration on both nodes: `from` serves the keys that it still has and redirects callers to `to` for
+    /// all others.
     ///
     /// # Errors
     ///
@@ -304,7 +304,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Moves every key of an open slot.
+    /// Moves every key of a slot in migration.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl Cluster {
             if keys.is_empty() {
                 return Ok(());
             }
-            // A node that was a replica when the slot left it may have missed that, and still have the keys of then.
+            // A node that was a replica when the slot left it may have missed that and still have the old keys.
             let start = ["MIGRATE", "127.0.0.1", &port, "", "0", MIGRATE_TIMEOUT];
             let start = start.into_iter().chain(["REPLACE", "KEYS"]);
             let keys = keys.iter().map(String::as_str);
@@ -326,7 +326,7 @@ impl Cluster {
         }
     }
 
-    /// Gives an open slot, from which every key has gone, to its new node. Keys that came back meanwhile go along.
+    /// Gives a slot in migration, whose keys have all moved, to its new node. Moves keys that were written meanwhile.
     ///
     /// # Errors
     ///
@@ -336,20 +336,20 @@ impl Cluster {
         self.give_away(slot, from, to).await
     }
 
-    /// Makes a node know a slot as its own.
+    /// Makes a node consider a slot its own.
     ///
     /// # Errors
     ///
-    /// If it refuses.
+    /// If the node refuses.
     pub async fn take_over(&self, slot: u16, to: usize) -> Result<()> {
         self.give_away(slot, to, to).await
     }
 
-    /// Makes a node know a slot, of which it has no key any more, as another's, who is not told.
+    /// Makes a node that no longer has keys of a slot treat the slot as another node's. The other node is not notified.
     ///
     /// # Errors
     ///
-    /// If it refuses.
+    /// If the node refuses.
     pub async fn give_away(&self, slot: u16, from: usize, to: usize) -> Result<()> {
         let slot = slot.to_string();
         let node = ["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]];
@@ -394,7 +394,7 @@ impl Cluster {
         self.healed().await
     }
 
-    /// Waits until every node that runs says yes.
+    /// Waits until `yes` holds for every running node.
     async fn agreed(&self, yes: impl AsyncFn(&Server) -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for node in self.answering() {
@@ -438,7 +438,7 @@ impl Shared for Cluster {
         let mut options = Self::options();
         options.kept = kept;
         let cluster = options.start().await?;
-        // Nobody who uses it wants a node to be suspected, as one on a busy machine could be.
+        // Tests that share a cluster do not want the nodes to suspect one another, which could happen on a busy machine.
         for node in &cluster.nodes {
             let patience = ["CONFIG", "SET", "cluster-node-timeout", "60000"];
             node.command(&patience).await?;
@@ -476,7 +476,7 @@ fn is(line: &str, flag: &str) -> bool {
     flags.is_some_and(|flags| flags.split(',').any(|it| it == flag))
 }
 
-/// Which node has which slots, first and last of each range, as one of them sees it.
+/// Which node owns which slots (the first and last slot of each range), as `witness` sees it.
 async fn ranges(witness: &Server) -> Result<Vec<(u16, u16, String)>> {
     let Reply::List(ranges) = witness.command(&["CLUSTER", "SLOTS"]).await? else {
         bail!("no list of slots");

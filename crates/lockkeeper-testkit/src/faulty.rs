@@ -1,6 +1,6 @@
-//! A store that loses, keeps back and refuses requests on demand, and counts them.
+//! A store that loses, delays and refuses requests on demand, and counts them.
 //!
-//! Faults are planned per script and used up in order, so a test says exactly which request meets which fate.
+//! Faults are planned per script and used up in order, so a test says exactly which request meets which fault.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use tokio::sync::{Notify, mpsc};
 /// What happens to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is executed and answered.
+    /// The server executes it and the reply arrives.
     Pass,
-    /// It is executed, the reply is lost: the caller waits for its whole timeout.
+    /// The server executes it and the reply is lost: the caller waits for its whole timeout.
     LoseReply,
     /// It never arrives: the caller waits for its whole timeout.
     LoseRequest,
-    /// It is on its way until [`FaultyStore::deliver`], and nobody waits for the reply any more by then.
+    /// It stays in flight until [`FaultyStore::deliver`]; by then no caller waits for the reply any more.
     Keep,
-    /// It is never sent, and the caller knows.
+    /// It is never sent, and the caller knows that.
     NotSent,
     /// The server answers with this error.
     Refuse(&'static str),
 }
 
-/// See the module.
+/// A store with planned faults. See the [module](self).
 #[derive(Debug)]
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
@@ -44,15 +44,15 @@ struct State {
     fates: VecDeque<(&'static str, Fate)>,
     kept: Vec<Call>,
     seen: Vec<Sent>,
-    /// Keys that contain this are a group of their own.
+    /// Keys that contain this text form a group of their own.
     apart: Option<String>,
-    /// Requests whose first key contains this never arrive.
+    /// Requests whose first key contains this text never arrive.
     silent: Option<String>,
-    /// How long the answers to each script take.
+    /// How long the replies to each script take.
     delays: BTreeMap<&'static str, Duration>,
     /// Every subscription is refused with this error.
     deaf: Option<&'static str>,
-    /// Subscriptions are confirmed, and no message arrives.
+    /// Subscriptions are confirmed, but no message arrives.
     mute: bool,
     subscriptions: usize,
 }
@@ -66,13 +66,13 @@ struct Sent {
 }
 
 impl FaultyStore {
-    /// A faulty way to a store.
+    /// Wraps a store.
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         let clock = inner.clock();
         Self::by_clock(inner, clock)
     }
 
-    /// The same, whose clients go by this clock.
+    /// Wraps a store, with this clock for its clients.
     pub fn by_clock(inner: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
             inner,
@@ -82,37 +82,37 @@ impl FaultyStore {
         })
     }
 
-    /// Plans the fate of the next request of this script for which none is planned yet.
+    /// Plans the fate of the next request of this script that has none planned yet.
     pub fn plan(&self, script: &Script, fate: Fate) {
         self.state().fates.push_back((script.name, fate));
     }
 
-    /// From now on no request whose first key contains this text arrives: its server is dead.
+    /// From now on, requests whose first key contains this text never arrive: their server is dead.
     pub fn silence(&self, text: &str) {
         self.state().silent = Some(text.to_owned());
     }
 
-    /// From now on keys that contain this text are a group of their own, as on another server of a cluster.
+    /// From now on, keys that contain this text form a group of their own, as on another server of a cluster.
     pub fn split_groups(&self, text: &str) {
         self.state().apart = Some(text.to_owned());
     }
 
-    /// From now on every answer to this script takes so long, or the whole timeout of the caller.
+    /// From now on, every reply to this script takes this long, or the caller's whole timeout.
     pub fn slow_down(&self, script: &Script, delay: Duration) {
         self.state().delays.insert(script.name, delay);
     }
 
-    /// From now on every subscription is refused with this error.
+    /// From now on, every subscription is refused with this error.
     pub fn refuse_subscriptions(&self, error: &'static str) {
         self.state().deaf = Some(error);
     }
 
-    /// From now on no message of a channel that is subscribed to arrives, and nobody is told.
+    /// From now on, no message arrives on any subscribed channel, and clients are not notified of that.
     pub fn lose_messages(&self) {
         self.state().mute = true;
     }
 
-    /// How often a subscription was asked for.
+    /// How many subscriptions were requested.
     pub fn subscriptions(&self) -> usize {
         self.state().subscriptions
     }
@@ -133,7 +133,7 @@ impl FaultyStore {
         sent.map(|sent| sent.keys.clone()).collect()
     }
 
-    /// How often this script was sent by its text.
+    /// How often this script was sent as text.
     pub fn sent_by_source(&self, script: &Script) -> usize {
         self.state()
             .seen
@@ -142,7 +142,7 @@ impl FaultyStore {
             .count()
     }
 
-    /// Waits until this script has been sent at least so often.
+    /// Waits until this script has been sent at least this often.
     pub async fn wait_sent(&self, script: &Script, times: usize) {
         loop {
             let arrived = self.arrived.notified();
@@ -153,7 +153,7 @@ impl FaultyStore {
         }
     }
 
-    /// Lets what was kept back arrive, in order, by a connection of its own, and returns what the server answered.
+    /// Delivers the delayed requests in order through another store, and returns the server's replies.
     pub async fn deliver(&self, by: &dyn Store) -> Vec<Result<Reply, StoreError>> {
         let kept = std::mem::take(&mut self.state().kept);
         let mut replies = Vec::new();
@@ -167,7 +167,7 @@ impl FaultyStore {
         self.state.lock()
     }
 
-    /// The fate of this call, once it is known to have been sent.
+    /// Determines the fate of this call and counts it as sent.
     fn fate(&self, call: &Call) -> Fate {
         let name = call.item.script.name;
         let mut state = self.state();

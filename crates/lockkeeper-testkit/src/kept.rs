@@ -1,7 +1,7 @@
-//! Deployments that outlive the test program that started them, for the next run: `cargo xtask test --again`.
+//! Deployments that outlive their test program so that the next run can use them: `cargo xtask test --again`.
 //!
-//! A folder has a register of each deployment: the processes of its servers, and where they listen. Whichever test program
-//! has locked the register uses the deployment. Its servers end by themselves when nobody has used them for half an hour.
+//! A folder holds one register per deployment: the processes of its servers and their ports. The test program that locks a
+//! register uses its deployment. The servers end by themselves when they have not been used for half an hour.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -11,17 +11,17 @@ use anyhow::{Context, Result, ensure};
 
 use crate::server::{PROGRAM_VARIABLE, Server};
 
-/// The variable that names the folder. Without it nothing is kept.
+/// Environment variable that names the folder. Without it nothing is kept.
 const VARIABLE: &str = "LOCKKEEPER_TEST_KEPT";
 
-/// The register of one deployment, locked until this program ends or this is dropped.
+/// The register of one deployment, locked until it is dropped or this program ends.
 #[derive(Debug)]
 pub(crate) struct Register {
     file: File,
 }
 
 impl Register {
-    /// That of the deployment of this name, if deployments are kept and no other program uses this one.
+    /// Locks the register with this name. Returns `None` if nothing is kept or another program uses the deployment.
     pub(crate) fn lock(name: &str) -> Result<Option<Self>> {
         let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
             return Ok(None);
@@ -33,7 +33,7 @@ impl Register {
         Ok(file.try_lock().is_ok().then_some(Self { file }))
     }
 
-    /// The servers that an earlier program has left here.
+    /// Adopts the servers that an earlier program kept.
     pub(crate) fn servers(&mut self) -> Result<Vec<Server>> {
         let mut text = String::new();
         self.file.rewind()?;
@@ -43,7 +43,7 @@ impl Register {
         lines.map(server).collect()
     }
 
-    /// Leaves these servers for the next program.
+    /// Records these servers for the next program.
     pub(crate) fn write<'a>(&mut self, servers: impl Iterator<Item = &'a Server>) -> Result<()> {
         let mut text = program() + "\n";
         for server in servers {
@@ -57,7 +57,7 @@ impl Register {
     }
 }
 
-/// The program that the servers are to be of, as the environment names it.
+/// The server program that the environment selects; registered servers must run the same.
 fn program() -> String {
     std::env::var(PROGRAM_VARIABLE).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! The kinds of locks as models know them: which claims may hold together, which share a token, and what a kind can do
-//! beside. A new kind joins by one value of [`KindModel`].
+//! The kinds of locks as models know them: which claims may hold together, which share a token, and what else a kind can do.
+//! Each kind is one value of [`KindModel`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use lockkeeper_core::{FencingToken, Name};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "models make and take them apart")]
 pub struct Claimant {
-    /// Which client, counted from zero. All its claims are of one owner.
+    /// The client, counted from zero. All its claims have the same owner.
     pub client: u8,
-    /// Which of its acquisitions, counted from zero.
+    /// The acquisition of that client, counted from zero.
     pub attempt: u8,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Claimant {
     }
 }
 
-/// The client as traces call it.
+/// The client's letter in traces.
 pub(crate) fn letter(client: u8) -> char {
     char::from(b'A'.saturating_add(client))
 }
@@ -33,23 +33,23 @@ pub(crate) fn letter(client: u8) -> char {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "models match on it")]
 pub enum Mode {
-    /// Beside others that read.
+    /// Shared with other readers.
     Read,
-    /// Beside claims of its owner at most. Kinds without modes have this one.
+    /// Exclusive, except that claims of the same owner may join. Kinds without modes use this one.
     Write,
-    /// With so many permits of a semaphore.
+    /// Takes permits of a semaphore.
     Permits {
-        /// How many.
+        /// How many permits it takes.
         permits: u8,
-        /// Of how many, as its client says.
+        /// The limit of the semaphore, as this client states it.
         limit: u8,
     },
-    /// Alone, for work that is done once, whose result its release stores.
+    /// Exclusive, for work that is done once: releasing stores its result.
     Stores,
 }
 
 impl Mode {
-    /// The mode that a claim of this one can be converted to.
+    /// The mode to which a claim with this mode can be converted.
     pub const fn other(self) -> Self {
         match self {
             Self::Read => Self::Write,
@@ -58,7 +58,7 @@ impl Mode {
         }
     }
 
-    /// How many permits it has, of a semaphore.
+    /// How many permits it takes, if it is a semaphore's.
     pub const fn permits(self) -> u8 {
         match self {
             Self::Permits { permits, .. } => permits,
@@ -66,7 +66,7 @@ impl Mode {
         }
     }
 
-    /// How many there are, as the client of a semaphore says.
+    /// The limit that the client of a semaphore states.
     pub const fn limit(self) -> Option<u8> {
         match self {
             Self::Permits { limit, .. } => Some(limit),
@@ -80,38 +80,38 @@ impl Mode {
     }
 }
 
-/// A claim that holds, or asks to.
+/// A claim that holds, or asks to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "models make and take them apart")]
 pub struct Holder {
-    /// Whose it is.
+    /// The acquisition.
     pub claimant: Claimant,
     /// How it holds.
     pub mode: Mode,
 }
 
-/// Builds the protocol of a mode of a kind on a name, for leases of a length.
+/// Builds a kind's protocol for a mode, a name and a lease duration.
 type Build = fn(Mode, Name, Duration) -> Arc<dyn Protocol>;
 
 /// A kind of lock.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct KindModel {
-    /// What the kind is called.
+    /// The name of the kind.
     pub name: &'static str,
-    /// Whether claims of one owner may hold together. They share a token then.
+    /// Whether claims of the same owner may hold together. They then share a token.
     pub reenters: bool,
-    /// Whether claims wait in a queue on the server, and are granted by it.
+    /// Whether claims wait in a queue on the server, which grants them.
     pub waits_in_a_queue: bool,
-    /// Whether a claim may hand the name over to another one of its client.
+    /// Whether a claim may hand the name over to another claim of its client.
     pub hands_over: bool,
     /// Whether a claim can be converted from one mode to another.
     pub converts_modes: bool,
     /// The modes that a claim can have.
     pub modes: &'static [Mode],
-    /// What lies under the name before anybody asks for it.
+    /// The value stored under the name before any acquisition.
     pub value: Option<&'static str>,
-    /// Whether what the server holds names clients in text alone, so that clients can be exchanged in it.
+    /// Whether the server's data refers to clients only in text, so that a model can swap clients in it.
     pub renames: bool,
     build: Build,
 }
@@ -130,7 +130,7 @@ impl KindModel {
         build: |_, name, _| lockkeeper_mutex::protocol(name),
     };
 
-    /// One holder, where other libraries do not share the names: claims wait in a queue, and those of a client are a cohort.
+    /// One holder, where no other library shares the names: claims wait in a queue, and those of one client form a cohort.
     pub const COHORT: Self = Self {
         waits_in_a_queue: true,
         hands_over: true,
@@ -138,7 +138,7 @@ impl KindModel {
         ..Self::MUTEX
     };
 
-    /// One owner, each claim of which has a lease of its own.
+    /// One owner; each of its claims has a lease of its own.
     pub const REENTRANT: Self = Self {
         name: "reentrant",
         reenters: true,
@@ -146,7 +146,7 @@ impl KindModel {
         ..Self::MUTEX
     };
 
-    /// One owner, first come, first served.
+    /// One owner, in arrival order.
     pub const FAIR: Self = Self {
         name: "fair",
         waits_in_a_queue: true,
@@ -154,7 +154,7 @@ impl KindModel {
         ..Self::REENTRANT
     };
 
-    /// One owner that writes or many that read, first come, first served.
+    /// One owner that writes or many that read, in arrival order.
     pub const RWLOCK: Self = Self {
         name: "rwlock",
         converts_modes: true,
@@ -166,7 +166,7 @@ impl KindModel {
         ..Self::FAIR
     };
 
-    /// Permits of a limit, first come, first served.
+    /// Permits up to a limit, in arrival order.
     pub const SEMAPHORE: Self = Self {
         name: "semaphore",
         reenters: false,
@@ -178,7 +178,7 @@ impl KindModel {
         ..Self::FAIR
     };
 
-    /// The same with clients that say different limits.
+    /// The same with clients that state different limits.
     pub const SEMAPHORE_OF_TWO_LIMITS: Self = Self {
         modes: &[permits(1, 1), permits(1, 2), permits(2, 2)],
         ..Self::SEMAPHORE
@@ -192,7 +192,7 @@ impl KindModel {
         ..Self::MUTEX
     };
 
-    /// One leader, which is known by what it proclaims, first come, first served.
+    /// One leader with a proclaimed identity, in arrival order.
     pub const ELECTION: Self = Self {
         name: "election",
         reenters: false,
@@ -200,21 +200,22 @@ impl KindModel {
         ..Self::FAIR
     };
 
-    /// One holder, by a majority of servers.
+    /// One holder, on a majority of servers.
     pub const REDLOCK: Self = Self {
         name: "redlock",
         build: |_, name, ttl| lockkeeper_redlock::protocol(name, ttl),
         ..Self::MUTEX
     };
 
-    /// One owner, among those that hold by another library: its claims share one lease.
+    /// One owner, compatible with another library: all its claims share one lease.
     pub const REDISSON: Self = Self {
         name: "redisson",
         build: |_, name, _| lockkeeper_redisson::protocol(name),
         ..Self::REENTRANT
     };
 
-    /// The same, first come, first served: nobody is granted the name but by asking for it. A dead waiter is waited for longer than any search goes.
+    /// The same in arrival order. A claim is granted only when it asks again, and a dead waiter blocks for longer than any
+    /// search runs.
     pub const REDISSON_FAIR: Self = Self {
         name: "redisson-fair",
         waits_in_a_queue: true,
@@ -222,7 +223,7 @@ impl KindModel {
         ..Self::REDISSON
     };
 
-    /// One owner that writes or many that read, among those that hold by another library: all claims share one lease.
+    /// One owner that writes or many that read, compatible with another library: all claims share one lease.
     pub const REDISSON_RWLOCK: Self = Self {
         name: "redisson-rwlock",
         waits_in_a_queue: false,
@@ -234,7 +235,7 @@ impl KindModel {
         ..Self::RWLOCK
     };
 
-    /// One permit of a semaphore that another library has too.
+    /// One permit of a semaphore that another library shares.
     pub const REDISSON_SEMAPHORE: Self = Self {
         name: "redisson-semaphore",
         value: Some("1"),
@@ -242,7 +243,7 @@ impl KindModel {
         ..Self::MUTEX
     };
 
-    /// The same where each permit has an end that the other library knows.
+    /// The same, where each permit has an expiry that the other library knows.
     pub const REDISSON_PERMITS: Self = Self {
         name: "redisson-permits",
         renames: false,
@@ -250,7 +251,7 @@ impl KindModel {
         ..Self::REDISSON_SEMAPHORE
     };
 
-    /// Every kind on one server whose claims have leases of their own.
+    /// Every kind on one server whose claims each have a lease of their own.
     pub const ON_ONE_SERVER: [Self; 9] = [
         Self::MUTEX,
         Self::COHORT,
@@ -263,12 +264,12 @@ impl KindModel {
         Self::ELECTION,
     ];
 
-    /// The protocol of a mode; `ttl` is the length of a lease on every server.
+    /// Builds the protocol for a mode; `ttl` is the lease duration on every server.
     pub fn protocol(&self, mode: Mode, name: Name, ttl: Duration) -> Arc<dyn Protocol> {
         (self.build)(mode, name, ttl)
     }
 
-    /// The last of its modes, which takes all of a free name.
+    /// The last mode of the kind, which takes a free name entirely.
     pub const fn largest(&self) -> Mode {
         match self.modes {
             [.., largest] => *largest,
@@ -281,22 +282,22 @@ impl KindModel {
         matches!(self.modes, [Mode::Read, ..])
     }
 
-    /// Whether a claim can take the place of another one of its client.
+    /// Whether a claim can replace another claim of its client.
     pub const fn converts(&self) -> bool {
         self.hands_over || self.converts_modes
     }
 
-    /// Whether its claims can store what came of their work.
+    /// Whether its claims can store the result of their work.
     pub const fn stores(&self) -> bool {
         matches!(self.modes, [.., Mode::Stores])
     }
 
-    /// Whether its holders proclaim by what they are known.
+    /// Whether its holders proclaim an identity.
     pub fn proclaims(&self) -> bool {
         self.name == Self::ELECTION.name
     }
 
-    /// Whether a script that frees a name grants it to the first in the queue.
+    /// Whether a script that frees a name grants it to the first claim in the queue.
     pub fn grants_in_turn(&self) -> bool {
         self.waits_in_a_queue && self.name != Self::REDISSON_FAIR.name
     }
@@ -306,12 +307,12 @@ impl KindModel {
         matches!(self.modes, [Mode::Permits { .. }, ..])
     }
 
-    /// Whether the newcomer may hold beside those who hold already; of a semaphore, by the limit that the newcomer says.
+    /// Whether the newcomer may hold beside the present holders. For a semaphore, the newcomer's limit applies.
     pub fn fits(&self, standing: impl IntoIterator<Item = Holder>, newcomer: Holder) -> bool {
         self.fits_in(newcomer.mode.limit(), standing, newcomer)
     }
 
-    /// The same by the limit that stands, of a semaphore.
+    /// The same with an explicit limit, for a semaphore.
     pub fn fits_in(
         &self,
         limit: Option<u8>,
@@ -333,12 +334,12 @@ impl KindModel {
         }
     }
 
-    /// Whether one of the two claims may join the other because they are of one owner.
+    /// Whether one of the two claims may join the other because both have the same owner.
     pub fn joins(&self, one: Claimant, other: Claimant) -> bool {
         one != other && self.reenters && one.client == other.client
     }
 
-    /// Whether a holder's token is useless because a later grant, which excludes the holder, has a larger one.
+    /// Whether a holder's token is outdated: a later grant that excludes the holder has a larger one.
     pub fn is_passed(
         &self,
         (holder, token): (Holder, FencingToken),

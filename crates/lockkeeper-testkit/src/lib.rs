@@ -1,21 +1,21 @@
-//! What the tests of Lockkeeper share: servers, a fault proxy, the contract suite, exhaustive search, histories.
+//! Shared tools of Lockkeeper's tests: servers, a fault proxy, the contract suite, exhaustive search, histories.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`server`] | a Redis or Valkey server of a test's own |
-//! | [`cluster`] | six servers that share the keys: failover, migration of slots |
+//! | [`server`] | a Redis or Valkey server for one test |
+//! | [`cluster`] | six servers that share the keys: failover, slot migration |
 //! | [`sentinel`] | a primary, its replica and the sentinels that watch them |
-//! | [`pool`] | deployments of many servers, used by one test after the other |
-//! | [`peer`] | a program of another lock library |
+//! | [`pool`] | deployments of many servers that tests reuse one after the other |
+//! | [`peer`] | a program that uses another lock library |
 //! | [`proxy`] | a TCP proxy that delays, cuts and swallows |
 //! | [`site`] | real servers as places where tests run |
-//! | [`mod@contract`], [`mod@store`] and what belongs to them | the conformance suite, see `lockkeeper-conformance` |
-//! | [`recorded`] | work under locks of all kinds, written down and checked by the same rules on every site |
-//! | [`kinds`] | which claims of a kind may hold together, and what else models must know of it |
-//! | [`mod@search`] | every state within bounds of one name, of several, or of a majority of servers, the shipped scripts as the transition function |
-//! | [`mutants`] | mistakes made on purpose, each of which must be caught |
-//! | [`simulation`] | the real engine over a simulated network, from a seed |
-//! | [`faulty`] | a store that loses and keeps back requests on demand |
+//! | [`mod@contract`], [`mod@store`] and their helpers | the conformance suite, see `lockkeeper-conformance` |
+//! | [`recorded`] | tasks that use locks of all kinds and record when they hold; every site applies the same checks |
+//! | [`kinds`] | the properties of each kind that models need: above all which claims may hold together |
+//! | [`mod@search`] | exhaustive search within bounds: one name, several names or a majority of servers, the shipped scripts as transition function |
+//! | [`mutants`] | deliberate mistakes, each of which the tests must catch |
+//! | [`simulation`] | the real engine over a simulated network, reproducible from a seed |
+//! | [`faulty`] | a store that loses and delays requests on demand |
 
 pub mod cluster;
 pub mod faulty;

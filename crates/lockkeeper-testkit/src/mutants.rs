@@ -1,15 +1,15 @@
-//! Mistakes made on purpose, each of which something must catch by name.
+//! Deliberate mistakes, each of which a check must catch by name.
 
 pub mod histories;
 pub mod hunt;
 pub mod lua;
 pub mod searched;
 
-/// Mistakes of the engine, switched on for one thread.
+/// Mistakes in the engine, switched on for one thread.
 pub use lockkeeper_core::mutants as engine;
 pub use lua::Patch;
 
-/// A mistake.
+/// A deliberate mistake.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::exhaustive_enums, reason = "there are no others")]
 pub enum Mistake {
@@ -20,7 +20,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// Its name.
+    /// The name.
     pub fn name(self) -> String {
         match self {
             Self::Script(mutant) => mutant.name.to_owned(),
@@ -28,7 +28,7 @@ impl Mistake {
         }
     }
 
-    /// What it does.
+    /// What it does wrong.
     pub fn what(self) -> String {
         match self {
             Self::Script(mutant) => format!("in {}: {}", mutant.script.name, mutant.what()),

@@ -1,4 +1,4 @@
-//! A program of another lock library, which works on servers of ours: see `tests/peers/README.md`.
+//! A program that uses another lock library on our servers: see `tests/peers/README.md`.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -12,20 +12,20 @@ use tokio::time::timeout;
 
 use crate::server::Server;
 
-/// The variable by which `cargo xtask prove` says which of them it has built: a JSON object of the words that start each, by the name
-/// of its folder in `tests/peers`.
+/// Environment variable in which `cargo xtask prove` lists the programs it has built: a JSON object from a folder in
+/// `tests/peers` to the command line that starts its program.
 pub const VARIABLE: &str = "LOCKKEEPER_TEST_PEERS";
 
-/// For the start, and for the end.
+/// How long a program may take to start, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The words that start the program in this folder of `tests/peers`.
+/// Returns the command line of the program in this folder of `tests/peers`.
 ///
-/// `None` if it has not been built: that is said, and what was to be tried with it is not.
+/// Returns `None` if the program has not been built, after printing that its tests are skipped.
 ///
 /// # Errors
 ///
-/// If it has not been built and this is continuous integration, where everything must be tried; or the variable says nonsense.
+/// If the program has not been built on continuous integration, where every test must run; or if the variable is malformed.
 pub fn built(folder: &str) -> Result<Option<Vec<String>>> {
     let text = std::env::var(VARIABLE).unwrap_or_else(|_| "{}".to_owned());
     let mut words: BTreeMap<String, Vec<String>> =
@@ -39,16 +39,16 @@ pub fn built(folder: &str) -> Result<Option<Vec<String>>> {
     Ok(found)
 }
 
-/// One that runs. It is killed when this is dropped.
+/// A running program. Dropping it kills the program.
 #[derive(Debug)]
 pub struct Program {
-    /// The library.
+    /// The name of the library.
     pub name: String,
-    /// Its version.
+    /// The version of the library.
     pub version: String,
-    /// How it is used.
+    /// The settings that the program uses.
     pub settings: String,
-    /// What it has, in the words of the README.
+    /// The locks that it has, in the terms of the README.
     pub kinds: Vec<String>,
     child: Child,
     orders: ChildStdin,
@@ -56,11 +56,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it by these words, for these servers.
+    /// Starts the program with this command line, for these servers.
     ///
     /// # Errors
     ///
-    /// If it does not start, or does not say in time what it is.
+    /// If the program does not start, or does not introduce itself in time.
     pub async fn start(words: &[String], servers: &[Server]) -> Result<Self> {
         let command = words.join(" ");
         let (program, words) = words.split_first().context("no word")?;
@@ -70,7 +70,8 @@ impl Program {
             .args(servers.iter().map(|it| it.address().to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Node makes what it inherits non-blocking, and leaves it so when it is killed: whoever prints there next would fail.
+            // Node makes an inherited stderr non-blocking and leaves it so when it is killed; the next program that prints
+            // there would fail.
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let mut child = process
@@ -105,11 +106,11 @@ impl Program {
         })
     }
 
-    /// Has it do something, within so long; what it answers.
+    /// Sends the program an order and returns its answer, which must arrive within `patience`.
     ///
     /// # Errors
     ///
-    /// If it ends, or does not answer in time: what it wrote about itself is in the output.
+    /// If the program ends or does not answer in time. The error includes what the program printed.
     pub async fn work(&mut self, order: &Value, patience: Duration) -> Result<Value> {
         let line = format!("{order}\n");
         self.orders.write_all(line.as_bytes()).await?;
@@ -117,11 +118,11 @@ impl Program {
         answer.with_context(|| format!("{} was told {order}", self.name))
     }
 
-    /// Ends it by the end of its input.
+    /// Closes the program's input and waits for its end.
     ///
     /// # Errors
     ///
-    /// If it does not end in time.
+    /// If the program does not end in time.
     pub async fn stop(mut self) -> Result<()> {
         drop(self.orders);
         let ended = timeout(PATIENCE, self.child.wait()).await;

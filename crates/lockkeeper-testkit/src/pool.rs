@@ -11,49 +11,49 @@ use crate::kept::Register;
 use crate::sentinel::Watched;
 use crate::server::Server;
 
-/// What can be used again.
+/// A deployment that tests can reuse.
 pub trait Shared: Sized + Send + Sync + 'static {
-    /// Starts a new one, which outlives this process if it is to be kept.
+    /// Starts a new deployment. If it is `kept`, it outlives this process.
     fn start(kept: bool) -> impl Future<Output = Result<Self>>;
 
-    /// Makes one of servers that another process has left, in the order of [`servers`](Self::servers).
+    /// Builds the deployment from servers that another process kept, in the order of [`servers`](Self::servers).
     fn take_up(servers: Vec<Server>) -> impl Future<Output = Result<Self>>;
 
-    /// All of them.
+    /// All servers of the deployment.
     fn servers(&self) -> impl Iterator<Item = &Server>;
 
-    /// Makes it as a new one.
+    /// Makes the deployment as good as new.
     fn clean(&self) -> impl Future<Output = Result<()>>;
 }
 
-/// Those that nobody uses, and how many more there may be.
+/// Idle deployments, up to a maximum number.
 #[derive(Debug)]
 pub struct Pool<T> {
     name: &'static str,
     most: usize,
     places: Semaphore,
     idle: Mutex<Vec<T>>,
-    /// Of those that are kept for the next run.
+    /// The registers of deployments that are kept for the next run.
     registers: Mutex<Vec<Register>>,
 }
 
-/// One for a test that leaves it as it was, keys apart.
+/// A deployment lent to one test, which must leave everything but the keys as it was.
 #[derive(Debug)]
 pub struct Pooled<T: Shared> {
-    // Taken out when it is dropped.
+    // Taken in `drop`.
     shared: Option<T>,
     pool: &'static Pool<T>,
     _place: SemaphorePermit<'static>,
 }
 
-/// Six servers each.
+/// Six servers per cluster.
 static CLUSTERS: Pool<Cluster> = Pool::of("cluster", 4);
 
 /// Five servers each.
 static WATCHED: Pool<Watched> = Pool::of("sentinels", 4);
 
 impl Cluster {
-    /// An empty cluster that another test may have used before.
+    /// Returns an empty cluster that another test may have used before.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Cluster {
 }
 
 impl Watched {
-    /// An empty primary with its replica and sentinels that another test may have used before.
+    /// Returns an empty primary with its replica and sentinels that another test may have used before.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl<T: Shared> Pool<T> {
         })
     }
 
-    /// One that an earlier program has left, or a new one.
+    /// Adopts a deployment that an earlier program kept, or starts a new one.
     async fn start(&self) -> Result<T> {
         for number in 0..self.most {
             let Some(mut register) = Register::lock(&format!("{}-{number}", self.name))? else {
@@ -112,7 +112,7 @@ impl<T: Shared> Pool<T> {
             };
             let shared = match left {
                 Ok(shared) => shared,
-                // There are none, or they have ended.
+                // The register is empty, or its servers have ended.
                 Err(_) => {
                     let shared = T::start(true).await?;
                     register.write(shared.servers())?;

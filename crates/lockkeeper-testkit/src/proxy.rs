@@ -1,10 +1,10 @@
-//! A TCP proxy that loses, delays and cuts what passes through it.
+//! A TCP proxy that drops, delays and cuts the traffic through it.
 //!
-//! Every fault is switched by a call or happens at a byte, never at a time, and applies at once to the connections
-//! there are and to those to come. Instead of sleeping, a test waits for what the proxy has seen: [`Proxy::seen`].
+//! A fault is switched on by a call or triggered at a byte, never by time, and applies at once to current and future
+//! connections. Instead of sleeping, a test waits for what the proxy has seen: [`Proxy::seen`].
 //!
-//! The fault that matters most here is the reply that never comes: [`Proxy::lose_reply_to`] lets a request pass, and
-//! cuts the connection when the server answers. The server has executed it, and the client cannot know.
+//! The most important fault is the lost reply: [`Proxy::lose_reply_to`] lets a request pass and cuts the connection when the
+//! server answers. The server has executed the request, and the client cannot know.
 
 mod connection;
 
@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::server::Server;
 
-/// Which way bytes go.
+/// The direction in which bytes flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Requests.
@@ -28,21 +28,21 @@ pub enum Direction {
     ToClient,
 }
 
-/// What the proxy has seen since it was started, over all connections. `[Direction::ToServer as usize]` and
-/// `[Direction::ToClient as usize]` where it is per direction.
+/// What the proxy has seen since it started, over all connections. Index arrays with `[Direction::ToServer as usize]` and
+/// `[Direction::ToClient as usize]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Connections accepted, refused ones not included.
     pub accepted: u64,
     /// Connections that are open now.
     pub open: u64,
-    /// Connections that a byte count or a lost reply has cut.
+    /// Connections that were cut by a byte count or a lost reply.
     pub cut: u64,
-    /// Bytes that arrived, whatever became of them.
+    /// Bytes that arrived, including those that were not passed on.
     pub received: [u64; 2],
     /// Bytes that were passed on.
     pub forwarded: [u64; 2],
-    /// Bytes that a black hole has swallowed.
+    /// Bytes that a black hole swallowed.
     pub swallowed: [u64; 2],
 }
 
@@ -95,34 +95,34 @@ impl Proxy {
         &self.url
     }
 
-    /// Lets bytes arrive this much later, without limiting how many are under way.
+    /// Delays bytes by this much, without limiting how many are in flight.
     pub fn delay(&self, direction: Direction, delay: Duration) {
         self.lane(direction, |lane| lane.delay = delay);
     }
 
-    /// Keeps bytes back until [`release`](Self::release).
+    /// Holds bytes back until [`release`](Self::release).
     pub fn hold(&self, direction: Direction) {
         self.lane(direction, |lane| lane.held = true);
     }
 
-    /// Passes on what was held, in order, and holds nothing more.
+    /// Passes on the bytes that were held, in order, and stops holding.
     pub fn release(&self, direction: Direction) {
         self.lane(direction, |lane| lane.held = false);
     }
 
-    /// Swallows bytes, and the end of a connection too: each side believes that the other is there and silent. Bytes
-    /// that are held are swallowed when they are released.
+    /// Swallows bytes, and the end of a connection too: each side takes the other for connected but silent. Bytes that are
+    /// held are swallowed when they are released.
     pub fn black_hole(&self, direction: Direction) {
         self.lane(direction, |lane| lane.swallowed = true);
     }
 
-    /// Passes bytes on again; what was swallowed stays lost.
+    /// Passes bytes on again; swallowed bytes stay lost.
     pub fn end_black_hole(&self, direction: Direction) {
         self.lane(direction, |lane| lane.swallowed = false);
     }
 
-    /// Cuts, once, the first connection that passes this many bytes on from now; the rest of them is lost. With 0 it is
-    /// the first that has anything to pass.
+    /// Cuts, once, the first connection that passes this many bytes from now on; its remaining bytes are lost. With 0 it cuts
+    /// the first connection that has anything to pass.
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
         self.shared.settings.send_modify(|settings| {
             settings.triggers += 1;
@@ -130,8 +130,8 @@ impl Proxy {
         });
     }
 
-    /// Lets the next request that contains this text pass to the server, once, and cuts its connection when the server
-    /// sends anything on it: the reply, or an earlier one still under way. An empty text means any request.
+    /// Lets the next request that contains this text pass to the server, once, and cuts its connection when the server sends
+    /// anything on it: the reply, or an earlier reply still in flight. An empty text matches any request.
     pub fn lose_reply_to(&self, text: impl Into<Vec<u8>>) {
         let text = text.into();
         self.shared
@@ -146,7 +146,7 @@ impl Proxy {
             .send_modify(|settings| settings.refuse = refuse);
     }
 
-    /// Takes back every fault; cuts nothing.
+    /// Ends every fault; cuts nothing.
     pub fn clear(&self) {
         self.shared.settings.send_modify(|settings| {
             *settings = Settings {
@@ -156,22 +156,23 @@ impl Proxy {
         });
     }
 
-    /// Closes every open connection in an orderly way; the server still gets what was sent to it.
+    /// Closes every open connection properly; the server still receives what was sent to it.
     pub fn cut_all(&self) {
         self.shared.sever.send_replace(Sever::Cut);
     }
 
-    /// Resets every open connection, as when a machine comes back without memory of them.
+    /// Resets every open connection, as a machine does that has rebooted.
     pub fn reset_all(&self) {
         self.shared.sever.send_replace(Sever::Reset);
     }
 
-    /// What has happened so far.
+    /// What the proxy has seen so far.
     pub fn so_far(&self) -> Seen {
         *self.shared.seen.borrow()
     }
 
-    /// Waits until what has happened fulfils a condition. Never ends if it does not; put a timeout around the test.
+    /// Waits until what the proxy has seen fulfils a condition. Never returns if it does not, so put a timeout around the
+    /// test.
     pub async fn seen(&self, condition: impl FnMut(&Seen) -> bool) -> Seen {
         let mut seen = self.shared.seen.subscribe();
         let reached = seen.wait_for(condition).await.map(|seen| *seen);
@@ -198,7 +199,7 @@ struct Settings {
     lanes: [Lane; 2],
     losing: Option<Vec<u8>>,
     refuse: bool,
-    /// How many byte counts were ever set, which tells one from the next.
+    /// How many byte counts were ever set, which distinguishes one from the next.
     triggers: u64,
 }
 
@@ -208,7 +209,7 @@ struct Lane {
     delay: Duration,
     held: bool,
     swallowed: bool,
-    /// Number of the trigger, and the bytes that may pass.
+    /// The number of the trigger, and the bytes that may pass.
     cut: Option<(u64, u64)>,
 }
 
@@ -227,7 +228,7 @@ struct Shared {
     seen: watch::Sender<Seen>,
 }
 
-/// Accepts for as long as the proxy lives; the connections end with this task.
+/// Accepts as long as the proxy lives; the connections end with this task.
 async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
@@ -241,7 +242,7 @@ async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>
             seen.accepted += 1;
             seen.open += 1;
         });
-        // Subscribed here, so that a call to sever that comes after the count also comes to this connection.
+        // Subscribe here, so that a sever after the count increases also reaches this connection.
         let sever = shared.sever.subscribe();
         let shared = Arc::clone(&shared);
         connections.spawn(async move {

@@ -1,8 +1,8 @@
-//! Work under locks of all kinds in one run, by tasks that write down when their leases were valid: on a server, behind sentinels,
-//! on a cluster, on several servers, by the same tasks and checked by the same rules.
+//! Work under locks of all kinds in one run, by tasks that record when their leases were valid. The same tasks and checks run
+//! on a server, behind sentinels, on a cluster and on several servers.
 //!
-//! What is written down was valid for certain: it begins when the guard is in hand, and its end is read before a look that
-//! finds the lease held, so that no measuring can make an overlap. Whatever follows belongs to nobody.
+//! A recorded span was valid for certain. It begins when the guard is in hand. Its end is a time read just before a check that
+//! finds the lease held, so measuring cannot create an overlap. The time after that check is not recorded.
 
 mod strict;
 mod work;
@@ -23,64 +23,64 @@ use crate::site::Site;
 use strict::{Strict, Tokens};
 pub use work::{Job, Pace, serve, turn, work};
 
-/// Of a lease, and for how long a waiter is alive without a word.
+/// The ttl of leases, and of waiters.
 pub const TTL: Duration = Duration::from_secs(3);
 
-/// How soon everybody is served when all is well again.
+/// How soon every waiter is served once all faults are over.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// What may stay behind on a server, and expires.
+/// The prefixes of keys that may remain on a server; they expire.
 const REMAINS: [&str; 2] = ["lockkeeper.fence:", "lockkeeper.client:"];
 
-/// How long a test under load lasts: 5 s, or what the environment says in `LOCKKEEPER_LOAD_SECONDS`.
+/// How long a test under load lasts: 5 s, or `LOCKKEEPER_LOAD_SECONDS`.
 pub fn duration() -> Duration {
     let seconds = std::env::var("LOCKKEEPER_LOAD_SECONDS");
     let seconds = seconds.ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(seconds.unwrap_or(5))
 }
 
-/// What every client here is made with.
+/// The settings of every client here.
 pub fn settings() -> ClientBuilder {
     Client::builder().ttl(TTL).waiter_ttl(TTL)
 }
 
-/// The clients of one process, one for each server; others may take their place at any time.
+/// The clients of one process, one per server, which can be replaced at any time.
 #[derive(Debug, Clone)]
 pub struct Process(Arc<Mutex<Vec<Client>>>);
 
 impl Process {
-    /// With these clients.
+    /// Creates a process with these clients.
     pub fn new(clients: Vec<Client>) -> Self {
         Self(Arc::new(Mutex::new(clients)))
     }
 
-    /// Those of now.
+    /// The present clients.
     pub fn clients(&self) -> Vec<Client> {
         self.0.lock().clone()
     }
 
-    /// Puts others in their place, and returns them.
+    /// Replaces the clients, and returns the old ones.
     pub fn replace(&self, clients: Vec<Client>) -> Vec<Client> {
         std::mem::replace(&mut self.0.lock(), clients)
     }
 }
 
-/// A time in which a server may lose writes that it has answered.
+/// A time in which a server may lose writes that it has acknowledged.
 #[derive(Debug)]
 struct Loss {
     from: u64,
     until: u64,
-    /// Of the locks that it kept.
+    /// The names of the locks on that server.
     names: Vec<String>,
 }
 
-/// What all tasks write down.
+/// The records of all tasks.
 #[derive(Debug, Default)]
 pub struct Records {
     histories: BTreeMap<String, History>,
     losses: Mutex<Vec<Loss>>,
     pace: Pace,
-    /// Told of everything that is written down, if anybody wants to be.
+    /// Receives every recorded span, if set.
     told: Option<fn(&str, &ValidSpan)>,
     foreign: Arc<AtomicU64>,
     tokens: Arc<Tokens>,
@@ -93,7 +93,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Of the locks with these names, with nothing in it.
+    /// Creates empty records for the locks with these names.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         let histories = names.into_iter().map(|name| (name, History::default()));
         Self {
@@ -102,31 +102,31 @@ impl Records {
         }
     }
 
-    /// Of these jobs' locks.
+    /// Creates empty records for the locks of these jobs.
     pub fn of(jobs: &[Job]) -> Self {
         Self::new(jobs.iter().copied().flat_map(Job::names))
     }
 
-    /// The same, of tasks at this pace.
+    /// Sets the pace of the tasks.
     #[must_use]
     pub fn at(mut self, pace: Pace) -> Self {
         self.pace = pace;
         self
     }
 
-    /// The same, and `told` hears of each time in which a lease was valid when it is over.
+    /// Calls `told` with each span when it has ended.
     #[must_use]
     pub fn telling(mut self, told: fn(&str, &ValidSpan)) -> Self {
         self.told = Some(told);
         self
     }
 
-    /// The locks.
+    /// The names of the locks.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.histories.keys().map(String::as_str)
     }
 
-    /// Writes down when a lease of the lock `name` was valid.
+    /// Records a span in which a lease of the lock `name` was valid.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Records {
         Ok(())
     }
 
-    /// A client of its own, whose store counts the replies that belong to others.
+    /// Connects a new client whose store counts replies that belong to other requests.
     ///
     /// # Errors
     ///
@@ -150,18 +150,18 @@ impl Records {
         self.client_over(site.store().await?, settings)
     }
 
-    /// The same over a store.
+    /// The same over a given store.
     ///
     /// # Errors
     ///
-    /// If the settings do not fit one another.
+    /// If the settings are inconsistent.
     pub fn client_over(&self, store: Arc<dyn Store>, settings: ClientBuilder) -> Result<Client> {
         let (foreign, tokens) = (Arc::clone(&self.foreign), Arc::clone(&self.tokens));
         let strict = Strict::new(store, foreign, tokens);
         Ok(settings.build(Arc::new(strict))?)
     }
 
-    /// From now on the server that keeps the locks with these names may lose what it has written, until
+    /// From now on, the server of the locks with these names may lose acknowledged writes, until
     /// [`lost_nothing_more`](Self::lost_nothing_more).
     pub fn may_lose(&self, names: Vec<String>) {
         self.losses.lock().push(Loss {
@@ -171,14 +171,14 @@ impl Records {
         });
     }
 
-    /// What was written is there, or lost.
+    /// Ends that time: whatever was written is now either there or lost.
     pub fn lost_nothing_more(&self) {
         if let Some(loss) = self.losses.lock().last_mut() {
             loss.until = now();
         }
     }
 
-    /// Whether the later grant followed a failover that the earlier one was before.
+    /// Whether a failover between the two grants may explain a conflict.
     fn is_lost(&self, name: &str, earlier: &ValidSpan, later: &ValidSpan) -> bool {
         self.losses.lock().iter().any(|loss| {
             loss.names.iter().any(|lost| lost == name)
@@ -187,13 +187,13 @@ impl Records {
         })
     }
 
-    /// Checks that no two were valid at once that exclude one another, unless a failover explains it, that tokens increase all the
-    /// same, except that a reader may have joined readers that a failover brought back, that every lock was held at least so
-    /// often, and that nobody was given another's reply. Returns how many grants there were.
+    /// Checks the records. No two spans that exclude one another overlap, unless a failover explains it. Tokens increase even
+    /// then, except that a reader may join readers that a failover brought back. Every lock was held at least this often. No
+    /// reply went to the wrong request. Returns the number of grants.
     ///
     /// # Errors
     ///
-    /// The rule that does not hold, and where.
+    /// The broken rule, and where.
     pub fn check(&self, at_least: usize) -> Result<usize> {
         let mut grants = 0;
         for (name, history) in &self.histories {
@@ -212,7 +212,7 @@ impl Records {
     }
 }
 
-/// What the failovers explain that befell one name.
+/// The conflicts about one name that failovers explain.
 struct Failovers<'a> {
     records: &'a Records,
     name: &'a str,
@@ -227,7 +227,7 @@ impl Excuses for Failovers<'_> {
         excused
     }
 
-    /// The token must be one that was drawn before that of the earlier one.
+    /// The token must have been drawn before the earlier span.
     fn joins(&self, earlier: &ValidSpan, later: &ValidSpan) -> bool {
         let heard = self.records.tokens.first_heard(later.token);
         let joined = heard.is_some_and(|heard| heard < earlier.from)
@@ -262,7 +262,7 @@ impl fmt::Display for Records {
 ///
 /// # Errors
 ///
-/// If one still is when the leases of all that may have died are over.
+/// If one is still held after the leases of all processes that may have died have ended.
 pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>) -> Result<()> {
     let begun = Instant::now();
     for name in names {
@@ -278,11 +278,11 @@ pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>)
     Ok(())
 }
 
-/// Waits until there are no keys but last tokens and labels of clients, all of which expire.
+/// Waits until no keys remain but the last tokens and the labels of clients, all of which expire.
 ///
 /// # Errors
 ///
-/// If another one, or one that does not expire, is there when tombstones and leases are over.
+/// If another key, or one without expiry, remains after tombstones and leases have ended.
 pub async fn nothing_remains(site: &dyn Site) -> Result<()> {
     let begun = Instant::now();
     loop {

@@ -1,15 +1,16 @@
-//! Exhaustive search: not a sample of the states that a lock can get into but all of them, within bounds.
+//! Exhaustive search: visits every state that a lock can reach within bounds, not a sample of them.
 //!
-//! Nothing is written down twice for it: what a server does is the shipped script on the embedded engine, a request is what the
-//! kind's [`Protocol`](lockkeeper_core::protocol::Protocol) builds, and what a client may send and when it is valid is what
-//! the engine's own [`Claim`](lockkeeper_core::claim::Claim) says. Only what the engine does *around* a claim is modelled, and as freely as
-//! possible. Time moves in ticks, for servers and clients alike; a lease ends for its holder a millisecond before it ends
-//! on the server, between the same two ticks, so a deadline that is wrong by one tick shows.
+//! The search runs the shipped code instead of a second description of it. A server runs the shipped script on the embedded
+//! engine. A request is what the kind's [`Protocol`](lockkeeper_core::protocol::Protocol) builds. The engine's own
+//! [`Claim`](lockkeeper_core::claim::Claim) decides what a client may send and when it is valid. Only what the engine does
+//! *around* a claim is modelled, with as few restrictions as possible. Time moves in ticks, for servers and clients alike. A
+//! lease ends for its holder a millisecond before it ends on the server, between the same two ticks, so a deadline that is
+//! wrong by one tick shows.
 //!
-//! Four [scopes](Scope) have a model each: its states, the steps from each, and what must hold in a state or at a step
-//! ([`Rule`]). One walk goes through all of them, breadth first, so that the first violation is at the end of one of the
-//! shortest ways to one. States are small because what they are made of is kept by number, and each run of a script is
-//! remembered. A kind joins by a [`KindModel`]; `docs/proving-ground.md` says what else it may need.
+//! Each of the four [scopes](Scope) has a model: its states, the steps from each, and the rules ([`Rule`]) for states and
+//! steps. One breadth-first walk serves all models, so the first violation found is one with the fewest steps. States are
+//! small because their parts are interned, and every run of a script is remembered. A new kind needs a [`KindModel`];
+//! `docs/proving-ground.md` says what else it may need.
 
 mod explore;
 mod latch;
@@ -35,28 +36,28 @@ pub use single::{Bounds, MOST_CLIENTS};
 use crate::kinds::KindModel;
 use crate::mutants::Patch;
 
-/// What is searched, and how far.
+/// What to search, and how far.
 #[derive(Debug, Clone)]
 #[expect(clippy::exhaustive_enums, reason = "there are no others")]
 pub enum Scope {
     /// One name of a kind on one server: several clients with several attempts each, queues, modes.
     Single(KindModel, Bounds),
-    /// Several names of one server, of which contenders take sets.
+    /// Several names on one server; contenders take sets of them.
     Sets(Sets),
-    /// One name by a majority of three servers.
+    /// One name on a majority of three servers.
     Rounds(Rounds),
     /// A latch on one server.
     Latch(Latches),
 }
 
-/// The word for locks over several names.
+/// The command-line word for locks over several names.
 const SEVERAL: &str = "multi";
 
-/// More states than any search has that a machine with 16 GB of memory can finish.
+/// No search that a machine with 16 GB of memory can finish has more states.
 pub const MOST_STATES: usize = 50_000_000;
 
 impl Scope {
-    /// What every change to this kind must pass; or `thorough`, far out. None of a word that is no kind's.
+    /// The searches that every change to this kind must pass, or the `thorough` ones. Empty if no kind has this name.
     pub fn of(kind: &str, thorough: bool) -> Vec<Self> {
         let bounds = match thorough {
             true => Bounds::thorough,
@@ -91,12 +92,12 @@ impl Scope {
         self.explore(None, MOST_STATES, &mut |_| {})
     }
 
-    // Not generic, so that it is compiled here, optimised, and not with a test.
-    /// Visits every state, of one of the scripts patched if there is a patch, until a rule is broken or so many states are found.
+    // Not generic, so that it is compiled with optimisations here rather than with a test.
+    /// Visits every state, with one script patched if there is a patch, until a rule is broken or `limit` states are found.
     ///
     /// # Errors
     ///
-    /// If the embedded engine fails or refuses a shipped script; a rule that is broken is no error.
+    /// If the embedded engine fails or refuses a shipped script. A broken rule is not an error.
     pub fn explore(
         &self,
         patch: Option<&Patch>,

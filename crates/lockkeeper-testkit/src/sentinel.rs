@@ -1,4 +1,4 @@
-//! A primary with replicas, watched by sentinels, that belong to one test.
+//! A primary with a replica and the sentinels that watch them, for one test.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use tokio::time::sleep;
 use crate::pool::Shared;
 use crate::server::Server;
 
-/// What the sentinels call the primary.
+/// The sentinels' name for the primary.
 pub const SERVICE: &str = "locks";
 
-/// After how long without an answer a sentinel takes a server that a test has ended or stopped to be dead, milliseconds.
+/// How long a server that a test killed or froze may stay silent before a sentinel considers it dead, in milliseconds.
 const SUSPICIOUS: &str = "1000";
 
-/// The same at any other time: nobody wants a failover that a busy machine brings about.
+/// The same at any other time, so that a busy machine does not cause a failover.
 const TRUSTING: &str = "60000";
 
-/// Failovers take seconds; this much only for a machine that is busy with a build.
+/// A failover takes seconds; the rest is for a machine that is busy with a build.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One primary, one replica, three sentinels.
@@ -29,7 +29,7 @@ pub struct Watched {
     options: Options,
 }
 
-/// How they are to be started.
+/// How to start a [`Watched`].
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     password: Option<String>,
@@ -38,21 +38,21 @@ pub struct Options {
 }
 
 impl Options {
-    /// Makes the sentinels ask for a password.
+    /// Sets the password that the sentinels require.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// Makes all of them speak TLS, also with one another.
+    /// Makes all servers speak TLS, also to one another.
     #[must_use]
     pub const fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Starts them.
+    /// Starts the servers and the sentinels.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Options {
 }
 
 impl Watched {
-    /// Starts all of them. When this returns, a failover would succeed.
+    /// Starts the servers and the sentinels. When this returns, a failover would succeed.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Watched {
         Self::options().start().await
     }
 
-    /// With a password, or TLS.
+    /// Options for a password or TLS.
     pub fn options() -> Options {
         Options::default()
     }
@@ -121,7 +121,7 @@ impl Watched {
         format!("{scheme}-sentinel://{sentinels}/{SERVICE}{password}")
     }
 
-    /// The servers that hold keys: at first the primary and then its replica.
+    /// The servers that hold keys: the initial primary, then its replica.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
@@ -131,7 +131,7 @@ impl Watched {
         &self.sentinels
     }
 
-    /// The server that the first sentinel takes for the primary.
+    /// The server that the first sentinel considers the primary.
     ///
     /// # Errors
     ///
@@ -144,8 +144,8 @@ impl Watched {
         server.with_context(|| format!("no server on {port}"))
     }
 
-    /// Ends a server as a crash would. If it was the primary, the other one takes its place, for which
-    /// [`switched_to`](Self::switched_to) waits.
+    /// Kills a server, as a crash would. If it was the primary, the other one takes over; [`switched_to`](Self::switched_to)
+    /// waits for that.
     ///
     /// # Errors
     ///
@@ -156,12 +156,12 @@ impl Watched {
         self.suspect_if(was_primary).await
     }
 
-    /// Stops a server's time: its connections stay open and answer nothing. If it was the primary, the other one takes its
-    /// place, for which [`switched_to`](Self::switched_to) waits.
+    /// Freezes a server: its connections stay open and it answers nothing. If it was the primary, the other one takes over;
+    /// [`switched_to`](Self::switched_to) waits for that.
     ///
     /// # Errors
     ///
-    /// If it does not run, or a sentinel does not answer.
+    /// If the server is not running, or a sentinel does not answer.
     pub async fn freeze(&self, server: usize) -> Result<()> {
         let was_primary = self.primary().await? == server;
         self.servers[server].freeze()?;
@@ -184,29 +184,29 @@ impl Watched {
         Ok(())
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If the server is not running.
     pub fn thaw(&self, server: usize) -> Result<()> {
         self.servers[server].thaw()
     }
 
-    /// Starts a server again that was killed, empty and not knowing that it was replaced.
+    /// Restarts a killed server. It is empty and does not know that it was replaced.
     ///
     /// # Errors
     ///
-    /// If it does not answer in time.
+    /// If the server does not answer in time.
     pub async fn restart(&mut self, server: usize) -> Result<()> {
         self.servers[server].restart().await
     }
 
-    /// Makes a primary that was replaced a replica of the other one, which the sentinels would do only some ten seconds later.
+    /// Makes a replaced primary a replica of the other server. The sentinels would do so only some ten seconds later.
     ///
     /// # Errors
     ///
-    /// If it does not answer.
+    /// If the server does not answer.
     pub async fn follow(&self, server: usize) -> Result<()> {
         let port = self.servers[1 - server].port().to_string();
         let words = ["REPLICAOF", "127.0.0.1", &port];
@@ -214,7 +214,7 @@ impl Watched {
         Ok(())
     }
 
-    /// From now on a primary's writes reach nobody else, and sentinels know nothing of that. Starting it again ends it.
+    /// Stops a primary's writes from reaching its replica, without the sentinels' knowledge. Restarting the primary ends this.
     ///
     /// # Errors
     ///
@@ -229,11 +229,12 @@ impl Watched {
         Ok(())
     }
 
-    /// Makes the replica the primary although the primary is well.
+    /// Promotes the replica although the primary is healthy.
     ///
     /// # Errors
     ///
-    /// If the sentinel refuses, for a minute if it is because of a failover or because it has not heard from the replica.
+    /// If the sentinel refuses. This retries for a minute while a failover is in progress or the sentinel has not heard from
+    /// the replica.
     pub async fn switch(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let words = ["SENTINEL", "FAILOVER", SERVICE];
@@ -248,7 +249,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Waits until every sentinel takes `server` for the primary. After that they replace it no more by themselves.
+    /// Waits until every sentinel considers `server` the primary. Sentinels no longer replace it on their own afterwards.
     ///
     /// # Errors
     ///
@@ -266,7 +267,7 @@ impl Watched {
         self.take_for_dead_after(TRUSTING).await
     }
 
-    /// Waits until all sentinels know all there are, and the replica follows the primary.
+    /// Waits until every sentinel knows all servers and the replica follows the primary.
     ///
     /// # Errors
     ///
@@ -286,7 +287,7 @@ impl Watched {
         }
     }
 
-    /// Waits until every sentinel knows the others and the replica.
+    /// Waits until every sentinel knows the other sentinels and the replica.
     async fn agreed(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for sentinel in &self.sentinels {

@@ -1,12 +1,12 @@
 //! A Redis or Valkey server that belongs to one test.
 //!
-//! Each [`Server`] is a process of its own on a free loopback port and a unix socket, without persistence, in a
-//! directory that goes with it. Tests kill, freeze and restart it by its pid.
+//! Each [`Server`] is a process of its own on a free loopback port and a unix socket, without persistence, in a directory that
+//! is removed with it. Tests kill, freeze and restart it by its pid.
 //!
 //! A server lives in real time: timeouts here need a runtime whose clock is not paused.
 //!
-//! It is not built on `redis-server-wrapper`: that crate lets the server daemonise, so it outlives a killed test, and
-//! stops it with half a second of sleep and a kill of whoever listens on the port.
+//! It does not use `redis-server-wrapper`: that crate lets the server daemonise, so the server outlives a killed test, and it
+//! stops a server with half a second of sleep and a kill of whichever process listens on the port.
 
 mod command;
 mod port;
@@ -26,14 +26,14 @@ pub use command::Reply;
 use port::Port;
 use process::Process;
 
-/// The variable that names the server program to test against, in place of the first one on `PATH`.
+/// Environment variable with the server program to test against. Without it, the first one on `PATH` is used.
 pub const PROGRAM_VARIABLE: &str = "LOCKKEEPER_TEST_SERVER";
 
-/// The variable that names more server programs, as a `PATH` names folders: what is compared with servers is compared with
-/// these too.
+/// Environment variable with more server programs, separated as in `PATH`. Tests that compare something with servers compare
+/// it with these too.
 pub const OTHERS_VARIABLE: &str = "LOCKKEEPER_TEST_SERVERS";
 
-/// The programs that [`OTHERS_VARIABLE`] names.
+/// Returns the programs in [`OTHERS_VARIABLE`].
 pub fn others() -> Vec<PathBuf> {
     let others = std::env::var_os(OTHERS_VARIABLE).unwrap_or_default();
     let others = std::env::split_paths(&others);
@@ -42,13 +42,13 @@ pub fn others() -> Vec<PathBuf> {
         .collect()
 }
 
-/// A server answers in some 10 ms; this much only for a machine that is busy with a build.
+/// A server answers after about 10 ms; the rest is for a machine that is busy with a build.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often another free port is tried when somebody else took the one just found.
+/// How many more free ports to try when another process takes the one just found.
 const PORT_ATTEMPTS: usize = 10;
 
-/// A server that this process started and that ends with it.
+/// A server that this process starts and that ends with it.
 ///
 /// Dropping it kills the server and removes its directory. If the test process itself is killed, a watching shell does
 /// both.
@@ -60,12 +60,12 @@ pub struct Server {
     directory: Directory,
 }
 
-/// Where a server has its files.
+/// Where a server keeps its files.
 #[derive(Debug)]
 enum Directory {
-    /// Goes with the server.
+    /// Removed with the server.
     Temporary(TempDir),
-    /// Goes with the server too, but not with this process.
+    /// Removed with the server, but outlives this process.
     Kept(PathBuf),
 }
 
@@ -79,7 +79,7 @@ impl Directory {
 }
 
 impl Server {
-    /// Starts a server with nothing special about it.
+    /// Starts a server with default settings.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Server {
         Self::options().start().await
     }
 
-    /// A server that another process has started with [`Options::kept`] and nothing else special about it.
+    /// Adopts a server that another process started with [`Options::kept`] and otherwise default settings.
     pub(crate) fn take_up(pid: u32, port: u16, directory: PathBuf) -> Result<Self> {
         process::touch(&directory)?;
         Ok(Self {
@@ -99,16 +99,16 @@ impl Server {
         })
     }
 
-    /// A server with a password or settings of its own.
+    /// Options for a server with a password or other settings.
     pub fn options() -> Options {
         Options::default()
     }
 
-    /// Starts a replica of this server. When this returns, what is written here reaches it at once.
+    /// Starts a replica of this server. When this returns, writes to this server reach the replica at once.
     ///
     /// # Errors
     ///
-    /// As for [`start`](Self::start), and if the two do not come together in time.
+    /// As for [`start`](Self::start), and if the replica does not connect in time.
     pub async fn start_replica(&self) -> Result<Self> {
         self.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"])
             .await?;
@@ -128,7 +128,7 @@ impl Server {
         }
     }
 
-    /// The port on 127.0.0.1; it stays the same over [`restart`](Self::restart).
+    /// The port on 127.0.0.1; [`restart`](Self::restart) keeps it.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
@@ -143,7 +143,7 @@ impl Server {
         self.url_at(self.address())
     }
 
-    /// The same server reached by another way, a proxy for example.
+    /// The URL of this server through another address, for example a proxy's.
     pub(crate) fn url_at(&self, address: SocketAddr) -> String {
         match &self.options.password {
             Some(password) => format!("redis://:{password}@{address}"),
@@ -160,8 +160,8 @@ impl Server {
         }
     }
 
-    /// The path of a file in the directory of the server: `ca.pem`, `client.pem` and `client-key.pem` for clients of one that
-    /// speaks TLS, and `stranger.pem`, an authority that does not know it.
+    /// The path of a file in the server's directory. A server that speaks TLS has `ca.pem`, `client.pem` and `client-key.pem`
+    /// for its clients, and `stranger.pem`, an authority that has not signed its certificate.
     pub fn file(&self, name: &str) -> String {
         self.directory.path().join(name).display().to_string()
     }
@@ -171,7 +171,7 @@ impl Server {
         self.directory.path().join("socket")
     }
 
-    /// The process, while the server runs.
+    /// The pid, while the server runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(|process| process.id())
     }
@@ -185,11 +185,11 @@ impl Server {
         self.command_in(0, words).await
     }
 
-    /// As [`command`](Self::command), in a database other than 0.
+    /// As [`command`](Self::command), but in the given database.
     ///
     /// # Errors
     ///
-    /// As for [`command`](Self::command), and if the server lacks the database.
+    /// As for [`command`](Self::command), and if the server does not have that database.
     pub async fn command_in(&self, database: u8, words: &[&str]) -> Result<Reply> {
         let password = self.options.password.as_deref();
         command::send(&self.socket(), password, database, words)
@@ -197,7 +197,7 @@ impl Server {
             .with_context(|| format!("failed to send {words:?} to the server on {}", self.port()))
     }
 
-    /// Empties it and cuts everybody off.
+    /// Disconnects all clients and deletes all keys.
     pub(crate) async fn clean(&self) -> Result<()> {
         for clients in ["normal", "pubsub"] {
             self.command(&["CLIENT", "KILL", "TYPE", clients]).await?;
@@ -206,8 +206,8 @@ impl Server {
         Ok(())
     }
 
-    /// How often a command was called since the start or `CONFIG RESETSTAT`, failed calls included. Subcommands are
-    /// named as the server does, `client|list`; those called by scripts count too.
+    /// How often a command was called since the start or `CONFIG RESETSTAT`, including failed calls and calls by scripts.
+    /// Subcommands are named as the server names them: `client|list`.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl Server {
         command::calls(&statistics, command)
     }
 
-    /// Asks the server to end, and waits until it has; connections are closed in an orderly way.
+    /// Asks the server to end and waits until it has; it closes its connections properly.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl Server {
         tokio::task::spawn_blocking(move || process.wait(Duration::from_secs(5))).await?
     }
 
-    /// Ends the server as a crash would. When this returns the process is gone.
+    /// Kills the server, as a crash would. When this returns, the process is gone.
     ///
     /// # Errors
     ///
@@ -243,16 +243,16 @@ impl Server {
         }
     }
 
-    /// Stops the server's time: its connections stay open and answer nothing. When this returns it does not run.
+    /// Freezes the server: its connections stay open and it answers nothing. When this returns, it no longer runs.
     ///
     /// # Errors
     ///
-    /// If the server does not run.
+    /// If the server is not running.
     pub fn freeze(&self) -> Result<()> {
         let process = self.running()?;
         process.signal(Signal::STOP)?;
         // The signal is only on its way; a server on another core may run one more command before it takes effect.
-        // NOWAIT leaves an exit, should there be one, to `Child::wait`.
+        // NOWAIT leaves the exit status, if the server exits, to `Child::wait`.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(process.pid()?), options)?;
         ensure!(
@@ -262,16 +262,16 @@ impl Server {
         Ok(())
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     ///
     /// # Errors
     ///
-    /// If the server does not run.
+    /// If the server is not running.
     pub fn thaw(&self) -> Result<()> {
         self.running()?.signal(Signal::CONT)
     }
 
-    /// Starts the server again on the same port, empty, after killing it if it still runs.
+    /// Starts the server again on the same port without its data. Kills it first if it still runs.
     ///
     /// # Errors
     ///
@@ -290,7 +290,7 @@ impl Server {
         self.process.as_ref().context("the server does not run")
     }
 
-    /// Starts the process and waits until it answers; `false` if its port was taken.
+    /// Starts the process and waits until it answers. Returns `false` if its port was taken.
     async fn launch(&mut self) -> Result<bool> {
         std::fs::write(self.configuration_file(), self.configuration())?;
         if self.options.tls {
@@ -299,7 +299,7 @@ impl Server {
         let (file, directory) = (self.configuration_file(), self.directory.path());
         let mut process = Process::start(&self.options, &file, directory)?;
         let deadline = Instant::now() + START_TIMEOUT;
-        // Only this server has this socket, so an answer on it comes from no other.
+        // Only this server has this socket, so an answer on it comes from this server.
         while let Err(error) = self.command(&["PING"]).await {
             if let Some(status) = process.ended()? {
                 let log = self.log();
@@ -341,7 +341,7 @@ impl Server {
         lines
     }
 
-    /// What the server wrote since it was started last.
+    /// What the server has logged since its last start.
     fn log(&self) -> String {
         let whole = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
         let start = whole.rfind("oO0OoO0OoO0Oo").unwrap_or_default();
@@ -349,7 +349,7 @@ impl Server {
     }
 }
 
-/// How a [`Server`] is to be started.
+/// How to start a [`Server`].
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     program: Option<PathBuf>,
@@ -362,49 +362,49 @@ pub struct Options {
 }
 
 impl Options {
-    /// Starts this program, whatever the environment says.
+    /// Starts this program, regardless of the environment.
     #[must_use]
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
     }
 
-    /// Asks every client for this password (`requirepass`).
+    /// Requires this password from every client (`requirepass`).
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// Adds a line of the server's configuration file: `maxmemory 2mb`, `user alice on >secret ~app:* +@all`.
+    /// Adds a line to the server's configuration file: `maxmemory 2mb`, `user alice on >secret ~app:* +@all`.
     #[must_use]
     pub fn configuration(mut self, line: impl Into<String>) -> Self {
         self.configuration.push(line.into());
         self
     }
 
-    /// Makes it a node of a cluster, which knows no other one and has no slots yet.
+    /// Makes it a cluster node that knows no other node and has no slots yet.
     #[must_use]
     pub fn cluster(mut self) -> Self {
         self.cluster = true;
         self.configuration("cluster-enabled yes")
     }
 
-    /// Makes it a sentinel: it holds no keys, and its configuration says what it watches.
+    /// Makes it a sentinel: it holds no keys, and its configuration says which server it watches.
     #[must_use]
     pub const fn sentinel(mut self) -> Self {
         self.sentinel = true;
         self
     }
 
-    /// Lets it outlive this process, until it has not been [taken up](Server::take_up) for half an hour.
+    /// Lets it outlive this process. It ends when it has not been [taken up](Server::take_up) for half an hour.
     #[must_use]
     pub(crate) const fn kept(mut self) -> Self {
         self.kept = true;
         self
     }
 
-    /// Makes it speak TLS by TCP, and ask clients for a certificate. [`Server::file`] has what they need.
+    /// Makes it speak TLS over TCP and require a client certificate. [`Server::file`] returns the files that clients need.
     #[must_use]
     pub const fn tls(mut self) -> Self {
         self.tls = true;

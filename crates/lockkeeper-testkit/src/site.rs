@@ -1,4 +1,4 @@
-//! Real servers as places where tests run.
+//! Real servers as sites for the conformance suite.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::server::{Reply, Server};
 
 pub use lockkeeper_conformance::site::{Several, Site};
 
-/// By which client library the tests reach their servers: `redis-rs`, or `fred`.
+/// Selects the client library that the tests use to reach their servers: `redis-rs` or `fred`.
 pub const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
 
-/// The client library that [`TRANSPORT`] names; without it, the one that users have by default.
+/// Returns the client library that [`TRANSPORT`] names, or the users' default if it is unset.
 ///
 /// # Panics
 ///
-/// If it names none.
+/// If the variable names no known library.
 pub fn transport() -> Transport {
     match std::env::var(TRANSPORT).as_deref() {
         Err(std::env::VarError::NotPresent) | Ok("redis-rs") => Transport::RedisRs,
@@ -30,7 +30,7 @@ pub fn transport() -> Transport {
     }
 }
 
-/// The default settings, by that library.
+/// Default options with that client library.
 pub fn options() -> RedisOptions {
     RedisOptions::new().transport(transport())
 }

@@ -51,11 +51,14 @@ end
 if not own then
   token = token or inside and outer or stands == 'read' and known.read
   token = token or draw_again(KEYS[4], ARGV[5]) or draw_token(KEYS[4], ARGV[5], server_now())
+  redis.call('HINCRBY', KEYS[1], known.field, 1) -- First: without the right to do this nothing is left behind.
   if not stands then
     redis.call('DEL', KEYS[2])
     redis.call('HSET', KEYS[1], 'mode', mode)
   end
-  if not inside and mode ~= 'write' and not known.token then
+  if inside then
+    redis.call('HDEL', KEYS[2], 'read')
+  elseif mode ~= 'write' and not known.token then
     redis.call('HSET', KEYS[2], 'read', token)
   end
   if stands and known.cooling and not inside then
@@ -63,7 +66,6 @@ if not own then
   end
   local part, hold = string.match(claim, '%x*$'), known.hold
   hold = hold or string.format('%s %s', part, token)
-  redis.call('HINCRBY', KEYS[1], known.field, 1)
   redis.call('HSET', KEYS[2], claim, hold, known.field, hold)
 end
 arm_share(KEYS[1], KEYS[2], KEYS[5], mode, ttl)

@@ -1,4 +1,4 @@
--- redisson/rwlock/release: the claim goes. With the last of all the name is free, or is kept by a claim that has left for the rest of the shortest
+-- redisson/rwlock/release: the claim goes. If no other has a lease the name is free, or is kept by a claim that has left for the rest of the shortest
 -- time to hold; with the last write of an owner that reads, others may read. The lease of those that stay is never cut. While an acquire of the
 -- claim is unanswered the release makes a tombstone, so that it, executed late, creates nothing.
 --
@@ -45,12 +45,12 @@ if mode ~= 'write' and holds <= 0 then
 elseif mode ~= 'write' then -- One that Java counts with it may have its lease under another number.
   arm_share(KEYS[1], KEYS[2], KEYS[4], mode, redis.call('PTTL', KEYS[1]))
 end
-local message = mode == 'write' and '1' or '0'
-if redis.call('HLEN', KEYS[1]) > 1 then
-  local opens = mode == 'write' and holds <= 0
-  if opens then
-    redis.call('HSET', KEYS[1], 'mode', 'read')
-  end
+local message, opens = mode == 'write' and '1' or '0', mode == 'write' and holds <= 0
+local remain = redis.call('HLEN', KEYS[1]) > 1
+if remain and opens then
+  redis.call('HSET', KEYS[1], 'mode', 'read')
+end
+if remain and (holds > 0 or redis.call('HGET', KEYS[1], 'mode') == 'write' or is_read(KEYS[1], KEYS[4], owner)) then
   if kept > now then
     redis.call('HSET', KEYS[2], 'kept', string.format('%.0f', kept))
   end

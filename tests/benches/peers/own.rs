@@ -1,4 +1,4 @@
-//! The work of the peers, by Lockkeeper.
+//! The peers' work, done by Lockkeeper.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::meters::own_processor_time;
 use crate::pairs::micros;
 use crate::server::eight;
 
-/// Clients, made as they are needed, each of all servers.
+/// Clients of all servers, created on demand.
 pub(super) struct Own {
     urls: Vec<String>,
     clients: Vec<Vec<Client>>,

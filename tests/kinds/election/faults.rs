@@ -1,4 +1,4 @@
-//! Leaders that die and are cut off, requests and messages that are lost, and servers that lose data.
+//! Leaders that die or are cut off, lost requests and messages, and servers that lose data.
 
 use std::sync::{Mutex as StdMutex, PoisonError};
 
@@ -13,7 +13,7 @@ const WAITER_TTL: Duration = Duration::from_secs(10);
 /// How often the leader changes.
 const TERMS: usize = 100;
 
-/// Whoever leads, has led, and when nobody has any more.
+/// The present and former leaders, and when there will be no more.
 #[derive(Default)]
 struct Reign {
     leases: StdMutex<Vec<Lease>>,
@@ -21,7 +21,7 @@ struct Reign {
 }
 
 impl Reign {
-    /// A leadership begins; how many there were before.
+    /// Records a new leadership. Returns how many there were before.
     fn begins(&self, leadership: &Leadership) -> Result<usize> {
         let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         let last = leases.last().map(Lease::fencing_token);
@@ -63,7 +63,7 @@ impl Reign {
     }
 }
 
-/// One host: campaigns, and ends each of its terms in another way.
+/// One host: campaigns, and ends its terms in different ways.
 async fn host(server: MemoryStore, reign: Arc<Reign>) -> Result<()> {
     loop {
         let (client, requests) = faulty(&server, TTL)?;
@@ -73,18 +73,18 @@ async fn host(server: MemoryStore, reign: Arc<Reign>) -> Result<()> {
         if term >= TERMS {
             return Ok(());
         }
-        // Some end before their first renewal.
+        // Some terms end before their first renewal.
         sleep([TTL, Duration::ZERO][term % 2]).await;
         match term % 5 {
             0 => drop(leadership.resign().await?),
             1 => {
-                // It is killed: nothing of it reaches the server any more.
+                // The leader is killed: none of its requests reaches the server any more.
                 requests.silence("name");
                 reign.ends();
                 drop(leadership);
             }
             2 => {
-                // It is cut off, and finds out by its clock.
+                // The leader is cut off and finds out by its clock.
                 requests.silence("name");
                 reign.ends();
                 leadership.lost().await;
@@ -102,7 +102,7 @@ async fn host(server: MemoryStore, reign: Arc<Reign>) -> Result<()> {
     }
 }
 
-/// Observes until it is stopped; fails if a term goes back.
+/// Observes until it is stopped; fails if the term goes back.
 async fn observe(server: MemoryStore, seen: Arc<StdMutex<Vec<FencingToken>>>) -> Result<()> {
     let mut leaders = election(&server, "").await?.observe();
     while let Some(leader) = leaders.next().await {
@@ -138,7 +138,7 @@ async fn over_a_hundred_terms_at_most_one_leads_and_observers_never_go_back() ->
         Some(failed) = watchers.join_next() => failed??,
     }
     ensure!(reign.count() > TERMS);
-    // Of two that follow within a message's time it may see the second only.
+    // Of two terms within the time of a message, it may see only the second.
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).len();
     ensure!(seen > TERMS / 2, "it has seen {seen}");
     Ok(())
@@ -174,7 +174,7 @@ async fn a_candidate_that_dies_as_it_is_made_the_leader_costs_one_waiter_ttl() -
     dead.abort();
     leadership.resign().await?;
     let resigned = Instant::now();
-    // One leads now of whom nothing is known.
+    // The present leader has not proclaimed anything.
     let ghost = next(&mut leaders).await?.context("one leads")?;
     ensure!(ghost.since.is_none() && ghost.value.is_empty());
     ensure!(resigned.elapsed() <= HEARTBEAT);
@@ -318,7 +318,7 @@ async fn an_answer_of_an_earlier_time_is_passed_over() -> Result<()> {
     let mut leaders = election.observe();
     let leadership = election.campaign().await?;
     let known = next_known(&mut leaders).await?;
-    // A server that has come back as it was before this term, and then goes on.
+    // The server returns as it was before this term, and then continues.
     let value = server.execute(&["GET", "lockkeeper:name"])?;
     let older = "election x 67e55044-10b1-426f-9247-bb680e5fe0c8:1/000000000000000a 7";
     server.execute(&["SET", "lockkeeper:name", older, "PX", "20000"])?;

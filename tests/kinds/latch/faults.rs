@@ -1,4 +1,4 @@
-//! Waiters that are cancelled, requests and messages that are lost, and servers that lose data.
+//! Cancelled waiters, lost requests and messages, and servers that lose data.
 
 use lockkeeper_testkit::faulty::Fate;
 
@@ -11,7 +11,7 @@ async fn who_is_cancelled_while_waiting_leaves_the_others_their_wake() -> Result
     let mut latch = Latch::new(&client, "name");
     latch.arm(1).await?;
     latch = latch.ttl(TTL);
-    // The first of them looks for all. It is cancelled while it asks, before it is told that messages arrive, and while it waits.
+    // The first waiter looks for all. It is cancelled while it asks, before messages are known to arrive, or while it waits.
     requests.slow_down(&latch::LOOK, Duration::from_millis(2));
     for after in [0, 1, 2, 3, 5, 20] {
         let (first, second) = (waiting(&latch).await, waiting(&latch).await);
@@ -23,7 +23,7 @@ async fn who_is_cancelled_while_waiting_leaves_the_others_their_wake() -> Result
     }
     let (first, second) = (waiting(&latch).await, waiting(&latch).await);
     listened(&server, 1).await?;
-    // It is cancelled when it has been told, in the middle of its look.
+    // It is cancelled after it was notified, in the middle of its look.
     requests.slow_down(&latch::LOOK, Duration::from_millis(50));
     let looks = requests.sent(&latch::LOOK);
     latch.count_down("a").await?;
@@ -86,7 +86,7 @@ async fn a_request_that_stays_without_answer_is_an_error_and_may_be_made_again()
     Ok(())
 }
 
-/// A copy that the server executes long after its caller has given it up.
+/// The server executes a copy long after its caller has given it up.
 #[tokio::test(start_paused = true)]
 async fn a_late_request_neither_counts_twice_nor_brings_a_latch_back() -> Result<()> {
     let server = MemoryStore::new();
@@ -112,7 +112,7 @@ async fn a_late_request_neither_counts_twice_nor_brings_a_latch_back() -> Result
     Ok(())
 }
 
-/// It began before the latch was armed again.
+/// The look began before the latch was armed again.
 #[tokio::test(start_paused = true)]
 async fn a_look_under_way_says_nothing_to_who_comes_behind_it() -> Result<()> {
     let server = MemoryStore::new();
@@ -122,7 +122,7 @@ async fn a_look_under_way_says_nothing_to_who_comes_behind_it() -> Result<()> {
     let first = waiting(&latch).await;
     listened(&server, 1).await?;
     sleep(Duration::from_millis(10)).await;
-    // It is answered later than it is executed.
+    // The reply comes later than the execution.
     requests.slow_down(&latch::LOOK, Duration::from_millis(100));
     let looks = requests.sent(&latch::LOOK);
     server.command(&["DEL", COUNTED]).await?;
@@ -175,7 +175,7 @@ async fn who_waits_is_told_when_the_server_has_lost_the_latch() -> Result<()> {
         let told = timeout(Duration::from_secs(6), waits).await??;
         ensure!(is_not_armed(&told, ended), "{lost:?}: {told:?}");
         ensure!(is_not_armed(&latch.count_down("b").await, ended));
-        // Whoever arms it again begins again: what was lost must be counted again.
+        // Arming again starts anew: the lost counts must be repeated.
         latch.arm(2).await?;
         ensure!(latch.count_down("b").await? == 1);
         ensure!(latch.count_down("a").await? == 0);

@@ -1,4 +1,4 @@
-//! Work whose runner dies or is cancelled, requests that are lost, and servers that lose data.
+//! Work whose runner dies or is cancelled, lost requests, and servers that lose data.
 
 use super::*;
 
@@ -55,7 +55,7 @@ async fn a_result_that_comes_when_the_claim_is_gone_is_handed_back_and_not_store
     let once = Once::new(&client(&server, TTL).await?, "name");
     let made = once
         .get_or_run(async |_| {
-            // Somebody's hand; nobody is told.
+            // Deleted by hand; no client is notified.
             let deleted = server.execute(&["DEL", "lockkeeper:name"]).is_ok();
             match deleted {
                 true => Ok(b"late".to_vec()),
@@ -151,7 +151,7 @@ async fn a_call_that_is_dropped_at_any_await_leaves_the_work_to_others() -> Resu
         given_up += u32::from(first.is_none());
         let began = tokio::time::Instant::now();
         let second = timeout(SOON, make(&other, "second")).await??;
-        // One that is done is stored, whoever has given up meanwhile.
+        // Finished work is stored, whichever callers have given up meanwhile.
         let is_stored = second == stored("first");
         ensure!(
             is_stored || first.is_none() && second == ran("second"),
@@ -238,7 +238,7 @@ async fn an_acquire_whose_answer_was_lost_is_the_same_run() -> Result<()> {
     requests.plan(&once::ACQUIRE, Fate::LoseReply);
     let once = Once::new(&client, "name");
     ensure!(make(&once, "made").await? == ran("made"));
-    // The first copy may still be on its way: it finds a tombstone, or the result.
+    // The first copy may still be in flight: it finds a tombstone, or the result.
     let gone = server
         .keys()
         .iter()

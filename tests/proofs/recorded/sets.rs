@@ -13,21 +13,21 @@ use tokio::task::JoinSet;
 
 use crate::support::client;
 
-/// Sets of names that contenders take.
+/// The sets of names that contenders take.
 #[derive(Clone, Copy)]
 struct Sets {
-    /// How many names are of mutexes and re-entrant locks.
+    /// The number of names that are mutexes or re-entrant locks.
     joined: u8,
-    /// How many of those are in each set.
+    /// How many of those each set contains.
     part: usize,
-    /// They are re-entrant locks from this name on.
+    /// The number of the first name that is a re-entrant lock.
     reentrant: u8,
-    /// How many names are of fair and read-write locks, one of which is in each set.
+    /// The number of fair and read-write locks; each set contains one of them.
     others: u8,
 }
 
 impl Sets {
-    /// A set by chance, in any order.
+    /// A random set, in random order.
     fn draw(self, client: &Client, random: &mut Rng) -> Vec<Target> {
         let mut names: Vec<u8> = (0..self.joined).collect();
         random.shuffle(&mut names);
@@ -70,7 +70,8 @@ async fn random_sets_of_mixed_kinds_exclude_one_another_and_all_are_served() -> 
     .await
 }
 
-/// Lets 32 tasks of four clients take sets of 5 of 20 names, again and again. Each notes the names that it holds as the only one.
+/// Makes 32 tasks of four clients take sets of 5 of 20 names, again and again. Each records the names that it holds
+/// exclusively.
 async fn contend(sets: Sets) -> Result<()> {
     let server = Server::start().await?;
     let until = Instant::now() + duration();

@@ -1,4 +1,4 @@
-//! What goes by the name alone, and what somebody does to the keys by hand.
+//! Administration by name alone, and keys changed by hand.
 
 use super::*;
 
@@ -85,7 +85,7 @@ async fn a_marker_whose_holders_were_deleted_stands_for_nobody(it: &Lock) -> Res
             ensure!(it.renew(claim, "60000").await? == "DONE GONE");
             ensure!(it.release(claim).await? == "NOT_HELD 0");
         }
-        // Nobody waits: what is left is taken away.
+        // No claim waits: what is left is removed.
         let second = it.hold(A).await?;
         ensure!(second > first);
         for claim in [B, C] {
@@ -116,7 +116,7 @@ async fn what_a_deleted_queue_has_left_counts_for_nobody(it: &Lock) -> Result<()
     Ok(())
 }
 
-/// The other keys mean nothing without it, whatever they say.
+/// Without the marker, the other keys mean nothing.
 async fn a_deleted_marker_is_a_free_name(it: &Lock) -> Result<()> {
     for of in it.shares() {
         let first = line_up(it, &[B]).await?;

@@ -1,4 +1,4 @@
-//! A claim with another share takes a claim's place.
+//! A claim with another share replaces a claim.
 
 use super::*;
 
@@ -15,7 +15,7 @@ vectors! { [thin inflated] [rwlock] {
     a_lease_is_not_shortened_by_a_conversion
 }}
 
-/// From a mode to the other one.
+/// From each mode to the other.
 const WAYS: [[Of; 2]; 2] = [[writer, reader], [reader, writer]];
 
 async fn a_conversion_of_the_only_claim_keeps_the_name_and_draws_a_token(it: &Lock) -> Result<()> {
@@ -83,7 +83,7 @@ async fn a_refused_upgrade_changes_nothing(it: &Lock) -> Result<()> {
     }
     ensure!(it.value().await? == value && it.keys().await? == keys);
     ensure!(token(&it.acquire(reader(A)).await?)? == read);
-    // A reader that cools down keeps writers out as well.
+    // A reader in cooldown excludes writers too.
     number(
         &it.release_with(reader(B), "40000", "0").await?,
         "COOLDOWN",
@@ -118,7 +118,7 @@ async fn a_conversion_run_twice_has_the_effect_of_once(it: &Lock) -> Result<()> 
     let written = it.convert(A3, reader(A2), "0").await?;
     ensure!(it.convert(A3, reader(A2), "0").await? == written);
     ensure!(token(&written)? > token(&read)?);
-    // A late copy of the first finds neither of its claims.
+    // A late copy of the first request finds neither of its claims.
     ensure!(it.convert(reader(A2), A, "0").await? == "GONE");
     ensure!(it.release(A3).await? == "RELEASED 1 0");
     ensure!(it.keys().await?.is_empty());
@@ -127,12 +127,12 @@ async fn a_conversion_run_twice_has_the_effect_of_once(it: &Lock) -> Result<()> 
 
 async fn a_late_conversion_does_nothing(it: &Lock) -> Result<()> {
     for [from, to] in WAYS {
-        // The release of the new claim overtakes it, before that of the old one.
+        // The release of the new claim overtakes the conversion; the release of the old one comes later.
         it.hold(from(A)).await?;
         ensure!(it.release_with(to(A2), "0", "50000").await? == "NOT_HELD 1");
         ensure!(it.convert(to(A2), from(A), "0").await? == "GONE");
         ensure!(it.release(from(A)).await? == "RELEASED 1 0");
-        // And without a tombstone, behind both.
+        // The same without a tombstone, after both.
         ensure!(it.convert(to(A3), from(A), "0").await? == "GONE");
         ensure!(it.keys().await? == [it.tombstone(A2)]);
         it.command(&["DEL", &it.tombstone(A2)]).await?;
@@ -162,7 +162,7 @@ async fn a_revoked_claim_is_not_converted(it: &Lock) -> Result<()> {
         ensure!(it.command(&["EXISTS", &it.tombstone(A)]).await? == "0");
         number(&it.ask(reader(A2), TRY).await?, "BUSY", 1)?;
         ensure!(it.release(from(A)).await? == "RELEASED 1 0");
-        // So is the new claim, of which the answer was lost.
+        // The same for the new claim, whose reply was lost.
         it.hold(from(A)).await?;
         token(&it.convert(to(A2), from(A), "0").await?)?;
         ensure!(it.revoke().await? == "TOLD 1");

@@ -1,4 +1,4 @@
-//! Thousands that hold or wait: no run does more than a bounded part of the work.
+//! Thousands of holders or waiters: no run does more than a bounded part of the work.
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::TcpStream;
@@ -11,7 +11,7 @@ vectors! { [inflated] [fair rwlock] {
 }}
 
 const CROWD: usize = 10_000;
-/// How many dead holders one run takes out.
+/// How many dead holders one run removes.
 const PORTION: usize = 128;
 const ALIVE: &str = "9000000000000:7";
 
@@ -47,7 +47,7 @@ async fn hold_together(it: &Lock, holders: &[Claim<'_>], end: &str) -> Result<()
     Ok(())
 }
 
-/// So many hold, and are counted.
+/// This many hold and are counted.
 async fn are_counted(it: &Lock, share: &str, number: usize) -> Result<()> {
     ensure!(it.cardinality(&it.holders()).await? == number);
     let (counts, owners) = match share {
@@ -75,7 +75,7 @@ async fn ten_thousand_dead_holders_are_taken_out_in_portions_by_newcomers(it: &L
             are_counted(it, of(B).share, CROWD - run * PORTION).await?;
         }
         token(&it.acquire(of(B)).await?)?;
-        // Of those who held nothing is left.
+        // Nothing remains of the former holders.
         ensure!(it.keys().await? == [it.main()]);
         ensure!(it.release(of(B)).await? == "RELEASED 1 0");
         ensure!(it.keys().await?.is_empty());
@@ -126,7 +126,7 @@ mod of_one_owner {
                 false => it.acquire(A2).await,
             };
             it.pass(60_001).await?;
-            // A conversion has happened as soon as none of the dead is counted.
+            // A conversion is done once none of the dead is counted.
             for more in [true, !converts, false] {
                 let reply = ask().await?;
                 ensure!((reply == "MORE") == more, "{reply}");
@@ -139,7 +139,7 @@ mod of_one_owner {
     }
 }
 
-/// What a server is made to do, as it tells.
+/// The commands that a server executes, from its MONITOR output.
 struct Monitor(Lines<BufReader<TcpStream>>);
 
 impl Monitor {
@@ -151,7 +151,7 @@ impl Monitor {
         Ok(Self(lines))
     }
 
-    /// The commands that scripts called since it was last asked.
+    /// The commands that scripts have run since the last call.
     async fn called(&mut self, it: &Lock) -> Result<Vec<Vec<String>>> {
         it.command(&["ECHO", "end"]).await?;
         let mut called = Vec::new();
@@ -168,7 +168,7 @@ impl Monitor {
     }
 }
 
-/// Whether a command looks at a bounded number of members, whatever the size of the key.
+/// Whether a command examines a bounded number of members, whatever the size of the key.
 fn is_bounded(command: &[String]) -> bool {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     words.len() <= 8

@@ -1,4 +1,4 @@
-//! Keys that hold another type or another kind's data: what the scripts leave alone.
+//! Keys with another type or another kind's data: the scripts leave them alone.
 
 use super::*;
 
@@ -18,7 +18,7 @@ mod derived {
         one_foreign_key_in_a_batch_does_not_touch_its_neighbours
     }}
 
-    /// Whatever lay there is of a time before.
+    /// Data under the other keys is from an earlier time.
     async fn what_lies_under_other_keys_means_nothing_to_a_thin_name(it: &Lock) -> Result<()> {
         for of in it.shares() {
             for key in it.derived() {
@@ -39,7 +39,7 @@ mod derived {
 
     async fn another_type_under_the_holders_is_left_alone(it: &Lock) -> Result<()> {
         left_alone_at(it, &it.holders(), "GONE").await?;
-        // Nobody stands there any more.
+        // No claim is left there.
         token(&it.heartbeat(&[B]).await?[0])?;
         Ok(())
     }
@@ -53,13 +53,13 @@ mod derived {
 
     async fn another_type_under_the_state_is_left_alone(it: &Lock) -> Result<()> {
         left_alone_at(it, &it.state(), "RENEWED").await?;
-        // Nobody knows whether it is alive.
+        // It is unknown whether the claim is alive.
         ensure!(it.heartbeat(&[B]).await? == ["GONE"]);
         ensure!(waiting(&it.acquire(C).await?)? == 1);
         Ok(())
     }
 
-    /// `A` holds, `B` waits, and the key is replaced. Afterwards it is gone.
+    /// `A` holds, `B` waits, and the key is replaced. Afterwards it is deleted.
     async fn left_alone_at(it: &Lock, key: &str, renewed: &str) -> Result<()> {
         line_up(it, &[B]).await?;
         it.command(&["DEL", key]).await?;
@@ -71,7 +71,7 @@ mod derived {
             ensure!(it.release(claim).await? == "NOT_HELD 0");
             ensure!(it.convert(D, claim, "0").await? == "WRONG_KIND");
         }
-        // Whoever holds is not concerned as long as it is known.
+        // The holder is not affected as long as it is known.
         ensure!(it.renew(A, "60000").await? == format!("DONE {renewed}"));
         ensure!((it.verify(A).await? == "GONE") == (renewed == "GONE"));
         ensure!(it.value().await? == before);
@@ -140,7 +140,7 @@ async fn another_type_or_kind_under_the_main_key_is_left_alone(it: &Lock) -> Res
     Ok(())
 }
 
-/// It is one for many names: whoever draws from it begins a new one.
+/// Many names share the counter: the next grant begins a new one.
 async fn another_type_under_the_counter_stops_no_grant(it: &Lock) -> Result<()> {
     let counter = it.name.counter();
     let replaced = async || {

@@ -1,4 +1,4 @@
-//! A claim of the same client takes a claim's place.
+//! A claim of the same client replaces a claim.
 
 use super::*;
 

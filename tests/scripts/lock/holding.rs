@@ -1,4 +1,4 @@
-//! What one claim that holds may do and what is done to it, whether its name is thin or inflated, in each share.
+//! What a holding claim may do and what is done to it, thin or inflated, in each share.
 
 use super::*;
 
@@ -204,7 +204,7 @@ async fn a_waiter_leaves_the_holder_exactly_its_lease(it: &Lock) -> Result<()> {
             ensure!(waiting(&reply)? == 1, "{reply}");
             let after = it.end(of(A)).await?;
             ensure!(before <= after, "shortened by {} ms", before - after);
-            // Any other length that a script could have taken is farther off than a server is slow.
+            // Any other duration that the script could use would differ by more than a slow server's delay.
             ensure!(after - before < 5_000, "longer by {} ms", after - before);
             ensure!(token(&it.ask(of(A), USUAL).await?)? == first);
             ensure!(it.release(of(A)).await? == "RELEASED 1 0");

@@ -1,4 +1,4 @@
-//! How long the keys of an inflated name live: they end together, behind everything that the marker stands for.
+//! The lifetime of an inflated name's keys: they expire together, after everything that the marker stands for.
 
 use super::*;
 
@@ -11,11 +11,11 @@ vectors! { [thin inflated] [fair rwlock] {
     leases_that_begin_where_nobody_stood_are_outlived_by_their_keys
 }}
 
-/// All keys that are there end, the marker not before another.
+/// All existing keys expire, and the marker not before another.
 async fn all_end(it: &Lock, range: std::ops::RangeInclusive<i64>) -> Result<()> {
     let left = it.pttl(&it.main()).await?;
     ensure!(range.contains(&left), "{left} ms are left to the marker");
-    // The marker's first: what is read behind it has had more time to end.
+    // Reads the marker first: a key that is read later has had more time to expire.
     const OUTLIVES: &str = "local marker = redis.call('PTTL', KEYS[1])
 for i = 2, #KEYS do
   local left = redis.call('PTTL', KEYS[i])
@@ -53,7 +53,7 @@ async fn a_marker_outlives_an_hour_long_lease(it: &Lock) -> Result<()> {
         it.hold(of(A)).await?;
         ensure!(waiting(&it.acquire(B).await?)? == 1);
         all_end(it, HOUR - SLACK..=HOUR).await?;
-        // The rest of the keys' lives, of which the lease must not get more than the marker.
+        // The rest of the keys' lifetime; the lease must not get more than the marker.
         it.pass(HOUR - 2 * SLACK).await?;
         it.heartbeat(&[B]).await?;
         ensure!(it.left(of(A)).await? > 0);
@@ -80,8 +80,8 @@ async fn a_nested_claim_in_an_inflated_name_leaves_no_key_without_ttl(it: &Lock)
     Ok(())
 }
 
-/// Nobody is heard but those who hold: what is known of them must not end before they do. Those who wait keep their queue by
-/// their heartbeats, and this one is dead.
+/// The server hears only from holders: what it knows about them must not expire before they end. Waiters keep their queue by
+/// heartbeats, and this one is dead.
 async fn renewals_alone_keep_what_belongs_to_the_holders(it: &Lock) -> Result<()> {
     for of in it.shares() {
         let first = it.hold_with(of(A), USUAL).await?;
@@ -93,7 +93,7 @@ async fn renewals_alone_keep_what_belongs_to_the_holders(it: &Lock) -> Result<()
                 ensure!(it.renew(of(claim), "60000").await? == "DONE RENEWED");
             }
         }
-        // Not compared with one another: time that is moved by hand moves each by a ms or so more or less.
+        // Not compared with one another: moving time by hand changes each by a few ms.
         let [main, holders, _, state] = it.all();
         let keys = match of(A).share {
             "x" => vec![main, holders],
@@ -113,7 +113,7 @@ async fn renewals_alone_keep_what_belongs_to_the_holders(it: &Lock) -> Result<()
     Ok(())
 }
 
-/// Although renewals, which do not arm it, came first.
+/// Renewals, which do not arm it, came first.
 async fn a_queue_lives_for_as_long_as_its_waiters_are_heard(it: &Lock) -> Result<()> {
     for of in it.shares() {
         it.hold(of(A)).await?;
@@ -134,8 +134,8 @@ async fn a_queue_lives_for_as_long_as_its_waiters_are_heard(it: &Lock) -> Result
     Ok(())
 }
 
-/// Who comes from the queue when nobody is left makes the holders anew: they live for as long as the marker, which is enough for a
-/// lease that is a little shorter.
+/// A claim that is granted from the queue when no holder is left recreates the holders. They live as long as the marker, which
+/// is enough for a slightly shorter lease.
 async fn leases_that_begin_where_nobody_stood_are_outlived_by_their_keys(it: &Lock) -> Result<()> {
     const LITTLE_LESS_THAN_AN_HOUR: How = How {
         ttl: "3599500",
@@ -150,7 +150,7 @@ async fn leases_that_begin_where_nobody_stood_are_outlived_by_their_keys(it: &Lo
             it.command(&["PEXPIRE", &key, "3600000"]).await?;
         }
         ensure!(it.release(B).await? == "RELEASED 1 0");
-        // Its owner has come in from the queue.
+        // Its owner was granted from the queue.
         token(&it.ask(of(A2), LITTLE_LESS_THAN_AN_HOUR).await?)?;
         let lease = it.left(of(A2)).await?;
         let [main, holders, ..] = it.all();

@@ -1,4 +1,4 @@
-//! Who may hold together, with which token, and for how long.
+//! Which claims may hold together, with which token, and for how long.
 
 use super::*;
 
@@ -51,7 +51,7 @@ async fn a_read_that_outlives_its_write_does_not_give_its_token_on(it: &Lock) ->
     let read = token(&it.acquire(reader(B)).await?)?;
     ensure!(read > written);
     ensure!(token(&it.acquire(reader(C)).await?)? == read);
-    // Inside its own read it has the token of that, as its guard expects.
+    // Inside its own read it has that read's token, as its guard expects.
     ensure!(token(&it.acquire(reader(A3)).await?)? == written);
     ensure!(token(&it.acquire(reader(A2)).await?)? == written);
     let heartbeat = it.heartbeat(&[reader(A3), reader(B)]).await?;
@@ -212,7 +212,7 @@ async fn all_readers_are_revoked_and_freed_together(it: &Lock) -> Result<()> {
         ensure!(it.heartbeat(&[claim]).await? == ["REVOKED"]);
         ensure!(it.convert(A2, claim, "0").await? == "REVOKED");
     }
-    // Nobody joins those who are to leave.
+    // No claim joins holders that are asked to release.
     ensure!(waiting(&it.acquire(reader(D)).await?)? == 2);
     ensure!(waiting(&it.acquire(reader(A2)).await?)? == 3);
     ensure!(it.free(E).await? == "NOT_HELD 0");

@@ -1,4 +1,4 @@
-//! So many permits of a name, and no more.
+//! A limited number of permits of a name.
 
 use super::*;
 
@@ -24,7 +24,7 @@ vectors! { [thin inflated] [semaphore] {
     an_owner_is_not_let_in_again
 }}
 
-/// Of a client that says that there are five.
+/// A claim of a client that states a limit of five.
 const fn one_of_five(id: &str) -> Claim<'_> {
     Claim { id, share: "1/5" }
 }
@@ -33,7 +33,7 @@ const fn five(id: &str) -> Claim<'_> {
     Claim { id, share: "5/5" }
 }
 
-/// How many permits are taken of how many.
+/// The permits taken and the limit.
 async fn taken(it: &Lock) -> Result<String> {
     let reply = it.limit(0).await?;
     let words: Vec<&str> = reply.split(' ').collect();
@@ -199,7 +199,7 @@ async fn a_free_name_has_the_limit_of_its_next_holder(it: &Lock) -> Result<()> {
     it.hold(four(A)).await?;
     ensure!(waiting(&it.acquire(one(B)).await?)? == 1);
     it.pass(2 * HOUR).await?;
-    // The holder and those who waited have died.
+    // The holder and the waiters have died.
     token(&it.acquire(five(C)).await?)?;
     ensure!(taken(it).await? == "5/5");
     Ok(())
@@ -246,7 +246,7 @@ async fn a_raised_limit_lets_in_those_in_front(it: &Lock) -> Result<()> {
         "{told:?}"
     );
     ensure!(it.heartbeat(&[four(D), one(E)]).await? == ["WAITING 1", "WAITING 2"]);
-    // Said twice it does the same.
+    // Setting it again has the same effect.
     ensure!(it.limit(8).await? == "LIMIT 8 7 2");
     Ok(())
 }

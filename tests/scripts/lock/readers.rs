@@ -1,4 +1,4 @@
-//! The turns of those who read: as many as are in front of the queue come together.
+//! The turns of readers: all readers at the front of the queue are granted together.
 
 use super::*;
 
@@ -25,7 +25,7 @@ async fn waiters_are_served_in_the_order_in_which_they_came(it: &Lock) -> Result
     it.release(B).await?;
     let read = it.heartbeat(&[reader(C), reader(D), writer(E)]).await?;
     ensure!(token(&read[0])? > written && read[0] == read[1] && read[2] == "WAITING 1");
-    // The writer gives its place up: the reader behind it joins those who read.
+    // The writer withdraws: the reader behind it joins the present readers.
     ensure!(waiting(&it.acquire(reader(A)).await?)? == 2);
     ensure!(it.release(E).await? == "RELEASED 1 0");
     ensure!(it.heartbeat(&[reader(A)]).await?[0] == read[0]);
@@ -97,7 +97,7 @@ async fn a_heartbeat_goes_on_where_the_caller_died(it: &Lock) -> Result<()> {
     it.line(crowd.iter().map(|id| reader(id)), ALIVE).await?;
     ensure!(it.convert(reader(A2), A, "0").await? == "MORE");
     ensure!(it.counts().await? == "0 0 129");
-    // A claim that comes now waits behind them.
+    // A new claim waits behind them.
     ensure!(it.acquire(reader(B)).await? == "MORE");
     ensure!(it.counts().await? == "0 0 257");
     let last = it.heartbeat(&[reader(&crowd[299])]).await?;
@@ -106,7 +106,7 @@ async fn a_heartbeat_goes_on_where_the_caller_died(it: &Lock) -> Result<()> {
     Ok(())
 }
 
-/// It would wait for the writer, who waits for its owner.
+/// Otherwise it would wait for the writer, which waits for the reader's own owner.
 async fn a_reader_that_waits_is_let_in_when_its_owner_reads(it: &Lock) -> Result<()> {
     it.hold(writer(B)).await?;
     for claim in [reader(A), writer(C), reader(A2)] {
@@ -119,7 +119,7 @@ async fn a_reader_that_waits_is_let_in_when_its_owner_reads(it: &Lock) -> Result
     Ok(())
 }
 
-/// Puts so many dead readers under the name, with what counts them, in front of `last`, whose lease ends at `end`.
+/// Puts this many dead readers under the name, counted, in front of `last`, whose lease ends at `end`.
 async fn dead(it: &Lock, number: usize, last: &str, end: &str) -> Result<()> {
     const DEAD: &str = "redis.call('DEL', KEYS[1], KEYS[2])
 for i = 1, ARGV[1] do redis.call('ZADD', KEYS[2], i, '1:dead' .. i) end
@@ -136,7 +136,7 @@ return redis.call('SET', KEYS[1], marker, 'PX', 600000)";
     Ok(())
 }
 
-/// More have died than one run takes out, and it before they are all taken out.
+/// More claims have died than one run removes; this one died before all are removed.
 async fn a_claim_that_has_ended_comes_back_counted_once(it: &Lock) -> Result<()> {
     dead(it, 200, A, "1000").await?;
     while it.acquire(reader(A)).await? == "MORE" {}
@@ -151,7 +151,7 @@ async fn a_claim_that_has_ended_comes_back_counted_once(it: &Lock) -> Result<()>
     Ok(())
 }
 
-/// As many have died as one run takes out.
+/// As many claims have died as one run removes.
 async fn an_upgrade_that_has_happened_is_told_whatever_was_taken_out(it: &Lock) -> Result<()> {
     dead(it, 128, A, "9007199254740991").await?;
     token(&it.convert(writer(A2), reader(A), "0").await?)?;

@@ -1,4 +1,4 @@
-//! The scripts of one name as a client runs them, and the hand of somebody that moves time on and looks into the keys.
+//! The scripts of one name as a client runs them, and direct access to the keys to move time on and to inspect them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use lockkeeper_testkit::site::Site;
 
 use super::*;
 
-/// Moves all times in the keys so far into the past.
+/// Moves all times in the keys this far into the past.
 const PASS: &str = "local passed = tonumber(ARGV[1])
 local function earlier(number)
   return tonumber(number) > 1e12 and string.format('%.0f', tonumber(number) - passed) or number
@@ -38,7 +38,7 @@ for i = 1, #state, 2 do
 end
 return 1";
 
-/// When the lease of a holder ends on the server's clock, ms, whether it holds alone or not.
+/// When a holder's lease ends on the server's clock, ms, whether it holds alone or not.
 const END: &str = "local time = redis.call('TIME')
 local left = redis.call('PTTL', KEYS[1])
 local found = redis.call('ZMSCORE', KEYS[2], ARGV[1])[1]
@@ -89,7 +89,7 @@ impl Lock {
         ["holders", "queue", "state"].map(|part| self.name.part(part))
     }
 
-    /// The main key, and those.
+    /// The main key and the keys that belong to the marker.
     pub(super) fn all(&self) -> [String; 4] {
         let [holders, queue, state] = self.derived();
         [self.main(), holders, queue, state]
@@ -111,7 +111,7 @@ impl Lock {
         format!("{}:{claim}", self.name.part("gone"))
     }
 
-    /// The keys of what may change everything.
+    /// The keys of a script that may change everything.
     pub(super) fn keys_for(&self, claim: &str) -> [String; 6] {
         let [main, holders, queue, state] = self.all();
         let (counter, tombstone) = (self.name.counter(), self.tombstone(claim));
@@ -127,7 +127,7 @@ impl Lock {
         }
     }
 
-    /// Whether an owner that holds is let in again, as a script takes it.
+    /// Whether an owner that holds may re-enter, as a script argument.
     fn reenters(&self) -> &'static str {
         match self.kind {
             "semaphore" => "0",
@@ -145,7 +145,7 @@ impl Lock {
         Ok(self.store.call(call).await?)
     }
 
-    /// The reply as words.
+    /// The reply, as text.
     pub(super) async fn run(
         &self,
         script: &'static Script,
@@ -159,7 +159,7 @@ impl Lock {
         Ok(words.join(" "))
     }
 
-    /// What became of each item, as words.
+    /// The outcome of each item, as text.
     pub(super) async fn batch(
         &self,
         items: impl IntoIterator<Item = ScriptCall>,
@@ -193,12 +193,12 @@ impl Lock {
         self.run(&lock::ACQUIRE, self.keys_for(id), &args).await
     }
 
-    /// Waits if it must.
+    /// Acquires; waits if it must.
     pub(super) async fn acquire<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
         self.ask(claim, USUAL).await
     }
 
-    /// Holds for an hour, alone or as the only one of an inflated name; its token.
+    /// Holds for an hour, alone or as the only holder of an inflated name. Returns its token.
     pub(super) async fn hold<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<i64> {
         self.hold_with(claim, LONG).await
     }
@@ -211,7 +211,7 @@ impl Lock {
         Ok(token)
     }
 
-    /// Somebody waits and gives up.
+    /// Inflates the name: a claim waits and withdraws.
     pub(super) async fn inflate(&self) -> Result<()> {
         let of = self.shares().last().context("a kind has shares")?;
         let of: Of = if self.kind == "rwlock" { writer } else { *of };
@@ -221,7 +221,7 @@ impl Lock {
         Ok(())
     }
 
-    /// As a client releases whose acquires have been answered.
+    /// Releases as a client does whose acquires have been answered.
     pub(super) async fn release<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
         let claim = claim.into();
         let args = [claim.id, &*self.name.grants(), "0"];
@@ -254,7 +254,7 @@ impl Lock {
         self.run(&lock::RELEASE, self.keys_for(id), &args).await
     }
 
-    /// `claim` takes the place of `old`.
+    /// `claim` replaces `old`.
     pub(super) async fn convert<'a, 'b>(
         &self,
         claim: impl Into<Claim<'a>>,
@@ -297,7 +297,7 @@ impl Lock {
         ScriptCall::new(&lock::HEARTBEAT, keys, args.map(str::to_owned))
     }
 
-    /// What became of each claim, as words, without the time that the first in the queue is told.
+    /// The outcome of each claim, as text, without the time that the first claim in the queue is told.
     pub(super) async fn heartbeat<'a, C>(&self, claims: &[C]) -> Result<Vec<String>>
     where
         C: Into<Claim<'a>> + Copy,
@@ -312,13 +312,13 @@ impl Lock {
         Ok(outcomes)
     }
 
-    /// For how long no lease of a holder ends, as the first in the queue is told, ms.
+    /// How long no holder's lease ends, as the first claim in the queue is told, ms.
     pub(super) async fn first_end<'a>(&self, first: impl Into<Claim<'a>>) -> Result<i64> {
         let outcomes = self.batch([self.beat(first)]).await?;
         number(&outcomes[0], "WAITING", 2)
     }
 
-    /// As a client renews that does not know whether the name is inflated.
+    /// Renews as a client does that does not know whether the name is inflated.
     pub(super) async fn renew<'a>(&self, claim: impl Into<Claim<'a>>, ttl: &str) -> Result<String> {
         let Claim { id, share } = claim.into();
         let reply = self.run(&lock::RENEW, [self.main()], &[id, ttl]).await?;
@@ -344,7 +344,7 @@ impl Lock {
         }
     }
 
-    /// How long the lease of a holder lasts.
+    /// How long a holder's lease still lasts.
     pub(super) async fn left<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<i64> {
         number(&self.verify(claim).await?, "HELD", 1)
     }
@@ -357,7 +357,7 @@ impl Lock {
         Ok(self.command(&end).await?.parse()?)
     }
 
-    /// How many permits there are, or from now on; 0: as it is.
+    /// The limit; sets it first unless `limit` is 0.
     pub(super) async fn limit(&self, limit: u32) -> Result<String> {
         let (channel, limit) = (self.name.grants(), limit.to_string());
         let [main, counter, _, holders, queue, state] = self.keys_for(A);
@@ -390,12 +390,12 @@ impl Lock {
         self.site.command(words).await
     }
 
-    /// What the main key says.
+    /// The value of the main key.
     pub(super) async fn value(&self) -> Result<String> {
         self.command(&["GET", &self.main()]).await
     }
 
-    /// How many claims take all of the inflated name, how many of these are live, and how many parts the others take.
+    /// How many claims take the whole inflated name, how many of these are live, and how many parts the others take.
     pub(super) async fn counts(&self) -> Result<String> {
         let value = self.value().await?;
         let words: Vec<&str> = value.split(' ').collect();
@@ -406,7 +406,7 @@ impl Lock {
         Ok(words[2..5].join(" "))
     }
 
-    /// How many claims of an owner that take parts are counted, and their token.
+    /// How many partial claims of an owner are counted, and their token.
     pub(super) async fn counted(&self, claim: &str) -> Result<String> {
         let (owner, _) = claim.split_once('/').context("no claim")?;
         let field = format!("o:{owner}");
@@ -421,7 +421,7 @@ impl Lock {
         Ok(self.command(&["PTTL", key]).await?.parse()?)
     }
 
-    /// Every key of the name, the counter of its slot left out.
+    /// Every key of the name, except the counter of its slot.
     pub(super) async fn keys(&self) -> Result<Vec<String>> {
         let mut keys = self.site.keys().await?;
         keys.retain(|key| *key != self.name.counter());
@@ -429,7 +429,7 @@ impl Lock {
         Ok(keys)
     }
 
-    /// What `state` knows of a waiter, or a fact: its first number and the rest.
+    /// The `state` entry of a waiter, or another fact: its first number and the rest.
     pub(super) async fn entry(&self, field: &str) -> Result<Option<(i64, String)>> {
         let entry = self.command(&["HGET", &self.state(), field]).await?;
         let digits = entry.split(':').next().unwrap_or_default();
@@ -437,7 +437,7 @@ impl Lock {
         Ok(digits.parse().ok().map(|number| (number, rest)))
     }
 
-    /// So many ms later, or earlier, with nothing heard in between.
+    /// Moves time on by this many ms, or back, without any request in between.
     pub(super) async fn pass(&self, milliseconds: i64) -> Result<()> {
         let [main, holders, queue, state] = self.all();
         let passed = milliseconds.to_string();
@@ -446,14 +446,14 @@ impl Lock {
         Ok(())
     }
 
-    /// The waiter has been silent for long while others have been heard.
+    /// The server has not heard from the waiter for long, while it has from others.
     pub(super) async fn dies(&self, claim: &str) -> Result<()> {
         let died = ["HSET", &self.state(), claim, "1:7"];
         self.command(&died).await?;
         Ok(())
     }
 
-    /// Puts claims into the queue of an inflated name in which nobody waits, as `entry` says, that do not come to wait by scripts.
+    /// Puts claims directly into the queue of an inflated name without waiters, as `entry` says.
     pub(super) async fn line<'a>(
         &self,
         claims: impl IntoIterator<Item = Claim<'a>>,
@@ -476,21 +476,21 @@ impl Lock {
         Ok(())
     }
 
-    /// So many wait, who died long ago.
+    /// Puts this many long-dead waiters into the queue.
     pub(super) async fn bury(&self, number: usize) -> Result<()> {
         let dead = crowd(number);
         let dead = dead.iter().map(|id| writer(id));
         self.line(dead, "1:7").await
     }
 
-    /// What the client is told while `work` is done.
+    /// The messages to the client during `work`.
     pub(super) async fn told(&self, work: impl Future<Output = Result<()>>) -> Result<Vec<String>> {
         let listener = self.site.store().await?;
         let mut events = listener.events().context("its events are taken")?;
         let channel = format!("{}:{CLIENT}", self.name.grants());
         listener.subscribe(&channel).await?;
         work.await?;
-        // A message of our own behind them says that all others have arrived.
+        // The arrival of our own last message shows that all earlier ones have arrived.
         self.command(&["PUBLISH", &channel, "end"]).await?;
         let mut heard = Vec::new();
         loop {

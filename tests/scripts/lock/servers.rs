@@ -1,4 +1,4 @@
-//! Servers that refuse a part of what scripts ask of them.
+//! Servers that refuse some commands of scripts.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use lockkeeper_testkit::site::options;
 
 use super::*;
 
-/// A fair lock, as a user with these rights reaches it.
+/// A fair lock over a connection of a user with these rights.
 async fn by_user(rules: &[&str]) -> Result<Lock> {
     let server = Server::start().await?;
     let words = ["ACL", "SETUSER", "app", "on", ">password"].into_iter();
@@ -45,7 +45,7 @@ async fn a_full_server_refuses_newcomers_and_serves_those_who_wait() -> Result<(
     Ok(())
 }
 
-/// Whoever sets up a server reads there what to allow.
+/// Administrators read there which rights to grant.
 #[tokio::test]
 async fn the_rights_that_the_wire_format_names_are_enough() -> Result<()> {
     const PAGE: &str = include_str!("../../../docs/wire-format.md");

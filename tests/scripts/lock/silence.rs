@@ -1,4 +1,4 @@
-//! Waiters that died, and waiters that could not be heard.
+//! Dead waiters, and waiters that the server could not hear.
 
 use super::*;
 
@@ -84,7 +84,7 @@ async fn the_budget_is_for_the_run_and_not_for_each_name(it: &Lock) -> Result<()
     }
     let heartbeat = async || it.batch(names.iter().map(|name| name.beat(B))).await;
     ensure!(heartbeat().await? == ["MORE", "MORE"]);
-    // The heartbeat itself has been heard.
+    // The heartbeat itself counts.
     let (_, rest) = it.entry(B).await?.context("B waits")?;
     ensure!(rest == format!(":{}", it.last_request()));
     let waits = |outcome: &String| outcome.starts_with("WAITING 1 ");
@@ -112,7 +112,7 @@ async fn a_release_that_meets_many_dead_is_run_again(it: &Lock) -> Result<()> {
 async fn waiters_keep_their_order_when_nobody_could_be_heard(it: &Lock) -> Result<()> {
     line_up(it, &[B, C, D, E, F]).await?;
     it.pass(GAP).await?;
-    // The last is heard first. The holder's lease is not over.
+    // The server hears from the last one first. The holder's lease has not ended.
     ensure!(it.heartbeat(&[F]).await? == ["WAITING 5"]);
     ensure!(it.heartbeat(&[E, D]).await? == ["WAITING 4", "WAITING 3"]);
     ensure!(it.release(A).await? == "RELEASED 1 0");

@@ -1,4 +1,4 @@
-//! Who waits, and who is next.
+//! Which claims wait, and which is next.
 
 use super::*;
 
@@ -54,7 +54,7 @@ async fn a_heartbeat_of_a_waiter_never_shortens(it: &Lock) -> Result<()> {
     ensure!(it.heartbeat(&[B]).await? == ["WAITING 1"]);
     let (ends, _) = it.entry(B).await?.context("B waits")?;
     ensure!(ends == far);
-    // It then holds for as long as its client counts on.
+    // It then holds for as long as its client assumes.
     ensure!(it.release(A).await? == "RELEASED 1 0");
     ensure!(it.end(B).await? == far);
     Ok(())
@@ -110,7 +110,7 @@ async fn a_full_queue_takes_nobody_more(it: &Lock) -> Result<()> {
     Ok(())
 }
 
-/// The run that finds the queue full may have given a waiter its turn.
+/// The run that finds the queue full may have granted a waiter.
 async fn a_full_queue_remembers_whom_it_let_in(it: &Lock) -> Result<()> {
     it.hold_with(A, USUAL).await?;
     for claim in [B, C] {
@@ -135,7 +135,7 @@ async fn a_waiter_leaves_its_place_to_the_next(it: &Lock) -> Result<()> {
     line_up(it, &[B, C, D]).await?;
     ensure!(it.release(B).await? == "RELEASED 1 0");
     ensure!(it.heartbeat(&[C, D]).await? == ["WAITING 1", "WAITING 2"]);
-    // The name is taken from its holder by force: whoever comes next advances.
+    // The name is taken from its holder by force; the next request advances the queue.
     ensure!(it.free(A).await? == "RELEASED 1 0");
     ensure!(it.release(C).await? == "RELEASED 1 0");
     token(&it.heartbeat(&[D]).await?[0])?;
@@ -181,7 +181,7 @@ async fn an_owner_that_holds_is_let_in_past_the_queue(it: &Lock) -> Result<()> {
     ensure!(it.heartbeat(&[B]).await? == ["WAITING 1"]);
     ensure!(it.release(A2).await? == "RELEASED 1 0");
 
-    // Both claims of an owner wait, and with the one the other is let in.
+    // Both claims of an owner wait, and are granted together.
     ensure!(waiting(&it.acquire(A).await?)? == 2);
     ensure!(waiting(&it.acquire(D).await?)? == 3);
     ensure!(waiting(&it.acquire(A2).await?)? == 4);
@@ -197,7 +197,7 @@ async fn an_owner_that_holds_is_let_in_past_the_queue(it: &Lock) -> Result<()> {
     Ok(())
 }
 
-/// A node that is given a slot again may still have holders of a time before, where the name came without any.
+/// A node that gets a slot back may still have old holders, while the name arrived without any.
 async fn holders_that_the_marker_does_not_count_end_nobodys_hold(it: &Lock) -> Result<()> {
     let marker = format!("{} * 0 0 0 0 -e -", it.kind);
     it.command(&["SET", &it.main(), &marker, "PX", "600000"])

@@ -14,9 +14,9 @@ vectors! { Scripts:
 }
 
 impl Scripts {
-    /// Acquires from a counter that was raised a moment ago, or longer ago than that.
+    /// Acquires with a counter that was raised a moment ago, or longer ago.
     async fn acquire_from(&self, who: Who, floor: u64, raised_lately: bool) -> Result<i64> {
-        // Far enough from what counts as lately, for a machine that is slow.
+        // Far enough from the threshold for a slow machine.
         let left = if raised_lately {
             DAY + 60_000
         } else {
@@ -32,7 +32,7 @@ fn counter() -> Result<String> {
     Ok(name_of("name")?.counter())
 }
 
-/// A number joined with `..` would have come back as `1.7952195167329e+15`.
+/// A number converted with `..` would have come back as `1.7952195167329e+15`.
 async fn tokens_are_whole_numbers_that_lua_did_not_round(it: &Scripts) -> Result<()> {
     let mut last = 0;
     for round in 0..50 {
@@ -44,7 +44,7 @@ async fn tokens_are_whole_numbers_that_lua_did_not_round(it: &Scripts) -> Result
         last = next;
         it.release(Who(1, round)).await?;
     }
-    // Far ahead of the clock every token is the one before it plus one, to the last digit.
+    // Far ahead of the clock, every token is exactly the previous one plus one.
     it.command(&["SET", &counter()?, "4503599627370495"])
         .await?;
     ensure!(token(&it.acquire(A).await?)? == 4_503_599_627_370_496);
@@ -74,7 +74,7 @@ async fn the_names_of_a_slot_share_a_counter(it: &Scripts) -> Result<()> {
 
 async fn a_counter_that_is_no_number_does_not_stop_grants(it: &Scripts) -> Result<()> {
     let mut last = 0;
-    // The last ones are larger than what Lua, and than what a server counts in ones.
+    // The last values are larger than Lua's exact integers, and than a server's counter.
     for garbage in [
         "no number",
         "",

@@ -1,4 +1,4 @@
-//! What is not ours lies under a name's keys.
+//! Foreign data under a name's keys.
 
 use super::*;
 
@@ -11,7 +11,7 @@ vectors! { Scripts:
     what_only_looks_like_a_marker_is_told_and_left_alone
 }
 
-/// The protocols of all kinds on the name, each with what it is called.
+/// The protocols of all kinds on the name, with their labels.
 fn all_kinds() -> Result<Vec<(&'static str, LockProtocol)>> {
     let mut kinds = vec![("readers", readers_on("name")?)];
     for kind in ["mutex", "reentrant", "fair", "rwlock"] {
@@ -20,8 +20,8 @@ fn all_kinds() -> Result<Vec<(&'static str, LockProtocol)>> {
     Ok(kinds)
 }
 
-/// Everything that a claim of this kind can ask but to be let in: it is told that it is not there, or to ask by the scripts for
-/// inflated names.
+/// Checks every request of this kind but acquiring: the claim is told that it is gone, or to use the scripts for inflated
+/// names.
 async fn is_not_there(it: &Scripts, lock: &LockProtocol) -> Result<()> {
     let (a, value) = (A.id()?, it.command(&["TYPE", MAIN]).await?);
     let is_inflated = value == "string" && it.command(&["GET", MAIN]).await?.contains(" * ");
@@ -50,7 +50,7 @@ async fn another_type_under_the_main_key_is_told_and_left_alone(it: &Scripts) ->
         ensure!(it.dump().await? == before, "{kind}");
     }
     for (kind, lock) in all_kinds()? {
-        // For the first time, where nothing but a free name is looked for, and again.
+        // For a first request, which only looks for a free name, and for a repeated one.
         for token in [None, Some(FencingToken::new(7))] {
             let a = A.id()?;
             let mut ask = usual(&a);
@@ -89,7 +89,7 @@ async fn another_type_under_a_derived_key_is_told_and_left_alone(it: &Scripts) -
     Ok(())
 }
 
-/// A string key, a random token, compare and delete: the simple lock that many libraries write.
+/// A string key, a random token, compare and delete: the simple lock of many libraries.
 async fn a_peers_lock_excludes_ours_and_ours_excludes_it(it: &Scripts) -> Result<()> {
     const DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
     let takes = ["SET", MAIN, "peer", "NX", "PX", "30000"];
@@ -141,7 +141,7 @@ async fn another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owner
             is_not_there(it, &lock).await?;
             ensure!(it.dump().await? == before, "{kind}");
         }
-        // Nor does it begin a queue.
+        // Nor does it create a queue.
         let waiting = lock_on("name", "mutex")?.queueing();
         number(&it.call(waiting.acquire(usual(&A.id()?))).await?, "BUSY", 1)?;
         ensure!(it.revoke().await? == "WRONG_KIND");
@@ -182,7 +182,7 @@ async fn what_only_looks_like_a_marker_is_told_and_left_alone(it: &Scripts) -> R
         "mutex * 1 1 0 7",
         "mutex * a b c d - e",
         "mutex * 1 1 0 7 p owner",
-        // As docs/wire-format.md promises for a later version.
+        // The format that docs/wire-format.md promises for a later version.
         "wire * 2 whatever it says",
     ] {
         it.command(&["SET", MAIN, value, "PX", "30000"]).await?;

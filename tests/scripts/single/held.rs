@@ -1,4 +1,4 @@
-//! A claim comes to hold, asks again, is renewed and verified.
+//! A claim is granted, repeats its request, is renewed and verified.
 
 use super::*;
 
@@ -139,7 +139,7 @@ async fn a_renewal_reaches_every_item_whatever_the_others_meet(it: &Scripts) -> 
 
 async fn a_lease_that_is_over_is_nobodys(it: &Scripts) -> Result<()> {
     let first = it.hold(A).await?;
-    // A server deletes a key whose time is over; of one among others nobody takes notice.
+    // The server deletes an expired key; an expired claim among others stays unnoticed.
     it.lease_ends_in(A, 0).await?;
     ensure!(it.verify(A).await? == "GONE");
     ensure!(it.renew(A).await? == "GONE");

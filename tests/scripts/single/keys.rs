@@ -1,4 +1,4 @@
-//! Looks at the keys, past the scripts.
+//! Reads the keys directly, without the scripts.
 
 use super::*;
 
@@ -17,7 +17,7 @@ impl Scripts {
         Ok(keys)
     }
 
-    /// All keys, and what they hold.
+    /// All keys with their content.
     pub(in crate::scripts) async fn dump(&self) -> Result<Vec<String>> {
         const READ: &str = "local t = redis.call('TYPE', KEYS[1]).ok \
             if t == 'string' then return redis.call('GET', KEYS[1]) end \
@@ -33,7 +33,7 @@ impl Scripts {
         Ok(dump)
     }
 
-    /// The claims under the name, as the keys say it: `<flag><share>:<claim>`, and what is left of each lease, ms.
+    /// The claims under the name, from its keys: `<flag><share>:<claim>`, and what is left of each lease, ms.
     pub(in crate::scripts) async fn leases(&self) -> Result<Vec<(String, i64)>> {
         self.leases_of("name").await
     }
@@ -64,13 +64,13 @@ impl Scripts {
         lines.lines().map(lease).collect()
     }
 
-    /// The claims under the name, as the keys say it: `<flag><share>:<claim>`.
+    /// The claims under the name, from its keys: `<flag><share>:<claim>`.
     pub(in crate::scripts) async fn standing(&self) -> Result<Vec<String>> {
         let leases = self.leases().await?;
         Ok(leases.into_iter().map(|(member, _)| member).collect())
     }
 
-    /// What is left of the lease of a claim that holds all of the name, as the keys say it, ms.
+    /// What is left of the lease of a claim that holds the whole name, from the keys, ms.
     pub(in crate::scripts) async fn left(&self, who: Who) -> Result<i64> {
         let (leases, member) = (self.leases().await?, format!("x:{}", who.text()?));
         let lease = leases.iter().find(|(found, _)| *found == member);
@@ -79,7 +79,7 @@ impl Scripts {
             .1)
     }
 
-    /// Time passes until so much is left of the lease of a claim that holds all of the name, ms.
+    /// Moves time on until this much is left of the lease of a claim that holds the whole name, ms.
     pub(in crate::scripts) async fn lease_ends_in(&self, who: Who, left: i64) -> Result<()> {
         self.lease_on_ends_in("name", who, left).await
     }
@@ -114,7 +114,7 @@ impl Scripts {
         Ok(())
     }
 
-    /// Whether somebody polls the name, as its value says.
+    /// Whether the value has the sign of a poller.
     pub(in crate::scripts) async fn is_polled(&self) -> Result<bool> {
         let value = self.command(&["GET", MAIN]).await?;
         let words: Vec<&str> = value.split(' ').collect();
@@ -125,14 +125,14 @@ impl Scripts {
         Ok(flags.contains('p'))
     }
 
-    /// Every key has an end, and none outlives the marker.
+    /// Every key expires, and none after the marker.
     pub(in crate::scripts) async fn every_key_ends(&self) -> Result<()> {
         let main = self.pttl(MAIN).await?;
         for key in self.keys().await? {
             let left = self.pttl(&key).await?;
             ensure!(left > 0, "{key} has no end");
             let is_derived = [HOLDERS, QUEUE, STATE].contains(&&*key);
-            // Both were read at times of their own.
+            // The two were read at different times.
             ensure!(
                 !is_derived || left <= main + 1,
                 "{key} ends after {left} ms, the marker after {main}"

@@ -1,4 +1,4 @@
-//! A claim leaves: at once, in doubt, before its time.
+//! A claim is released: at once, in doubt, before its time.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Hears what scripts publish.
+//! Receives what scripts publish.
 
 use super::*;
 
@@ -14,13 +14,13 @@ impl Scripts {
         })
     }
 
-    /// Where those who poll the name listen.
+    /// A subscriber to the channel for pollers of the name.
     pub(in crate::scripts) async fn poller(&self) -> Result<Listener> {
         self.listen(name_of("name")?.wakes()).await
     }
 }
 
-/// Somebody who listens on a channel.
+/// A subscriber to a channel.
 pub(in crate::scripts) struct Listener {
     #[expect(dead_code, reason = "messages arrive as long as it is there")]
     store: Arc<dyn Store>,
@@ -29,9 +29,9 @@ pub(in crate::scripts) struct Listener {
 }
 
 impl Listener {
-    /// What has been said there since the last time.
+    /// The messages since the last call.
     pub(in crate::scripts) async fn heard(&mut self, it: &Scripts) -> Result<Vec<String>> {
-        // A message of our own behind them says that all others have arrived.
+        // The arrival of our own last message shows that all earlier ones have arrived.
         it.command(&["PUBLISH", &self.channel, "end"]).await?;
         let mut heard = Vec::new();
         loop {

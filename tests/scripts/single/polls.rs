@@ -1,4 +1,4 @@
-//! Those who poll a name ask to be woken by a sign in its value, and are woken.
+//! Pollers of a name ask to be notified by a sign in its value, and are notified.
 
 use super::*;
 
@@ -80,7 +80,8 @@ async fn the_sign_survives_a_cooldown(it: &Scripts) -> Result<()> {
     Ok(())
 }
 
-/// Nobody is told when a lease ends: those who poll look then by themselves. One of them holds, and the others must hear of its release.
+/// The end of a lease sends no message: pollers then poll by themselves. One of them holds, and the others must be notified of
+/// its release.
 async fn the_sign_outlives_the_dead(it: &Scripts) -> Result<()> {
     let mut poller = it.poller().await?;
     it.hold(A).await?;
@@ -90,7 +91,7 @@ async fn the_sign_outlives_the_dead(it: &Scripts) -> Result<()> {
         token(&it.acquire(C).await?)?;
         ensure!(it.is_polled().await?);
     } else {
-        // The sign ended with the value; whoever polls says so when it asks.
+        // The sign ended with the value; the next poller sets it again.
         it.command(&["DEL", MAIN]).await?;
         token(&it.acquire_with(C, |ask| ask.polled = true).await?)?;
     }

@@ -1,4 +1,4 @@
-//! An owner that holds a re-entrant lock is let in again. The second claim inflates the name, if nothing has before.
+//! An owner that holds a re-entrant lock may re-enter. The second claim inflates the name, unless something has before.
 
 use super::*;
 
@@ -51,7 +51,7 @@ async fn a_claim_whose_lease_is_over_is_no_longer_counted(it: &Scripts) -> Resul
     it.lease_ends_in(A, -1).await?;
     ensure!(it.renew(A).await? == "GONE" && it.verify(A).await? == "GONE");
     ensure!(it.release(A).await? == "NOT_HELD 1");
-    // It comes in again as any claim of the owner.
+    // It re-enters like any claim of the owner.
     ensure!(token(&it.acquire(A).await?)? == first);
     ensure!(it.release(A).await? == "RELEASED 1 1");
     ensure!(it.release(A2).await? == "RELEASED 1 0");
@@ -112,7 +112,7 @@ async fn the_last_claim_cools_down_as_long_as_those_before_it(it: &Scripts) -> R
     let left = number(&it.release(A2).await?, "COOLDOWN", 2)?;
     ensure!((59_000..=60_000).contains(&left), "{left} ms");
     ensure!(poller.heard(it).await? == ["kept"]);
-    // With nobody of its own inside the owner is kept out, too.
+    // Without a claim of its own inside, the owner is excluded too.
     for claim in [Who(1, 3), B] {
         number(&it.acquire(claim).await?, "BUSY", 1)?;
     }

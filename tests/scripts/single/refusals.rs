@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A replica that has not heard of a claim must not say that it is gone.
+/// A replica that lacks a claim must not say that the claim is gone.
 #[tokio::test]
 async fn a_replica_refuses_instead_of_answering_from_what_it_has() -> Result<()> {
     let server = Server::start().await?;
@@ -11,7 +11,7 @@ async fn a_replica_refuses_instead_of_answering_from_what_it_has() -> Result<()>
     refused(&it, "READONLY").await
 }
 
-/// A user who may not read a key must not be told that nothing is there.
+/// A user who may not read a key must not be told that it does not exist.
 #[tokio::test]
 async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
     let server = Server::start().await?;
@@ -26,8 +26,8 @@ async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
     refused(&it, "").await
 }
 
-/// Every script of every kind is refused by the server with this code, whether it repeats a grant or asks for the first time. Those
-/// that name no key are about the server that answers, whatever it is.
+/// The server refuses every script of every kind with this code, for repeated grants and first requests. Scripts without keys
+/// concern the server itself and are left out.
 async fn refused(it: &Scripts, code: &str) -> Result<()> {
     let about_keys = |script: &&&Script| !script.keys.is_empty();
     for script in lockkeeper_lua::ALL.iter().filter(about_keys) {

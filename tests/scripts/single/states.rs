@@ -1,4 +1,4 @@
-//! The two states of a name, and the ways from one to the other.
+//! The two states of a name, and the transitions between them.
 
 use super::*;
 
@@ -31,13 +31,13 @@ async fn inflated(it: &Scripts) -> Result<i64> {
     Ok(token)
 }
 
-/// A request that waits, whatever the kind.
+/// An acquire that waits, for any kind.
 async fn wait(it: &Scripts, who: Who) -> Result<String> {
     it.call(it.lock()?.queueing().acquire(usual(&who.id()?)))
         .await
 }
 
-/// A request of a kind that may wait: it goes to the scripts for what is inflated.
+/// A release for a kind that may wait: it uses the scripts for inflated names.
 async fn withdraw(it: &Scripts, who: Who) -> Result<String> {
     let id = who.id()?;
     it.call(it.lock()?.queueing().release(usual(&id), false))
@@ -118,7 +118,7 @@ async fn a_name_stays_inflated_until_nobody_stands_there_and_nobody_waits(
     ensure!(it.command(&["GET", MAIN]).await? == value);
     ensure!(it.keys().await? == [&*name_of("name")?.counter(), HOLDERS, QUEUE, STATE, MAIN]);
     ensure!(withdraw(it, A).await? == "RELEASED 1 0");
-    // It was the next one's turn.
+    // It was the next claim's turn.
     ensure!(it.standing().await? == [format!("x:{}", B.text()?)]);
     ensure!(withdraw(it, C).await? == "RELEASED 1 0");
     ensure!(it.command(&["GET", MAIN]).await?.contains(" * 1 1 0 "));
@@ -155,7 +155,7 @@ async fn a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind(
     Ok(())
 }
 
-/// A name whose holder's lease is over, and for which B waits; and the lock of another kind on it.
+/// A name whose holder's lease has ended and for which B waits, and the lock of another kind on it.
 async fn waited_for(it: &Scripts) -> Result<LockProtocol> {
     inflated(it).await?;
     number(&wait(it, B).await?, "WAITING", 1)?;
@@ -218,7 +218,7 @@ async fn derived_keys_without_a_marker_mean_nothing(it: &Scripts) -> Result<()> 
     }
     ensure!(it.revoke().await? == "FREE");
     ensure!(it.place(B).await? == "QUEUED 0 0" && it.waiters().await? == "WAITERS ");
-    // A free name, and a claim that lies alone under it.
+    // A free name, and a claim alone under it.
     let next = token(&it.acquire(C).await?)?;
     ensure!(next > first);
     ensure!(it.command(&["GET", MAIN]).await? == format!("{} x {} {next}", it.kind, C.text()?));
@@ -269,7 +269,7 @@ async fn the_marker_outlives_every_derived_key(it: &Scripts) -> Result<()> {
     it.every_key_ends().await
 }
 
-/// However long only renewals come, and no other script. Those who wait keep their queue by their heartbeats.
+/// However long only renewals arrive, and no other script. Waiters keep their queue by their heartbeats.
 async fn a_renewal_keeps_whatever_belongs_to_the_holders(it: &Scripts) -> Result<()> {
     inflated(it).await?;
     number(&wait(it, B).await?, "WAITING", 1)?;
@@ -287,7 +287,7 @@ async fn a_renewal_keeps_whatever_belongs_to_the_holders(it: &Scripts) -> Result
     Ok(())
 }
 
-/// Where nobody read before, and nobody waits.
+/// There were no readers before, and no claim waits.
 async fn what_is_known_of_readers_ends_with_the_marker(it: &Scripts) -> Result<()> {
     let (writers, readers) = (lock_on("name", "rwlock")?, readers_on("name")?);
     let written = token(&it.call(writers.acquire(usual(&A.id()?))).await?)?;

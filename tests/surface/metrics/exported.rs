@@ -1,4 +1,4 @@
-//! An exporter, and what it shows.
+//! An exporter and its output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 
 pub(super) const TTL: Duration = Duration::from_secs(6);
 
-/// The exporter that most people use, for one test alone.
+/// The most common exporter, for one test alone.
 pub(super) struct Exported {
     recorder: Arc<PrometheusRecorder>,
     handle: PrometheusHandle,
@@ -35,7 +35,7 @@ impl Exported {
         Ok(settings(self.metrics()).build(store)?)
     }
 
-    /// The series of this metric and their values, in the order of their labels.
+    /// The series of this metric with their values, ordered by labels.
     pub(super) fn series(&self, metric: &str) -> Vec<(String, f64)> {
         let page = self.handle.render();
         let lines = page.lines().filter(|line| !line.starts_with('#'));
@@ -51,14 +51,14 @@ impl Exported {
         series
     }
 
-    /// The sum of all series of this metric that have these labels.
+    /// The sum of all series of this metric with these labels.
     pub(super) fn sum(&self, metric: &str, labels: &str) -> f64 {
         let series = self.series(metric).into_iter();
         let series = series.filter(|(has, _)| labels.split(',').all(|label| has.contains(label)));
         series.map(|(_, value)| value).sum()
     }
 
-    /// Whatever has happened is over, and these are the acquisitions that there were, by outcome.
+    /// Checks that all activity has ended, and that these were the acquisitions, by outcome.
     pub(super) fn ensure_over(&self, outcomes: &[(AcquisitionOutcome, u32)]) -> Result<()> {
         for gauge in ["acquiring", "waiters", "holders"] {
             let series = self.series(&format!("lockkeeper_{gauge}"));

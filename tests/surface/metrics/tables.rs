@@ -1,4 +1,4 @@
-//! Texts that name metrics: each is one that there is, and tables of them are whole.
+//! Texts that name metrics: each named metric exists, and tables of metrics are complete.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use parking_lot::Mutex as Cell;
 
 use super::exported::settings;
 
-/// What was described.
+/// The described metrics.
 #[derive(Default)]
 struct Described(Cell<BTreeSet<String>>);
 
@@ -52,7 +52,7 @@ impl Recorder for Described {
     }
 }
 
-/// All metrics, as they are described when the first lock is used.
+/// All metrics, which are described when the first lock is used.
 async fn described() -> Result<BTreeSet<String>> {
     let described = Arc::new(Described::default());
     let recorder = Arc::clone(&described) as Arc<dyn Recorder + Send + Sync>;
@@ -65,7 +65,7 @@ async fn described() -> Result<BTreeSet<String>> {
     Ok(std::mem::take(&mut *described.0.lock()))
 }
 
-/// The names of metrics in a text. What an exporter adds to that of a histogram is not part of it.
+/// The names of metrics in a text, without the suffixes that an exporter adds to histograms.
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let names = words.filter(|word| word.starts_with("lockkeeper_"));
@@ -115,7 +115,7 @@ async fn the_tables_of_metrics_are_whole() -> Result<()> {
             .lines()
             .filter(|line| {
                 let row = line.trim_start_matches("/// ");
-                // Those of `lockkeeper serve` have a table of their own.
+                // The metrics of `lockkeeper serve` have a table of their own.
                 row.starts_with("| `lockkeeper_") && !row.contains("`lockkeeper_server_")
             })
             .filter_map(|line| line.split('|').nth(1))

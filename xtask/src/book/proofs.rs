@@ -1,4 +1,4 @@
-//! Every promise of the guarantees names what shows it, and what it names is there.
+//! Every promise in the guarantees names the tests that show it, and these exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use super::{Book, Page, resolved};
 
 const GUARANTEES: &str = "docs/guarantees.md";
 
-/// Its promises end where this begins.
+/// The heading that ends the promises.
 const NOT_PROMISED: &str = "What is not promised";
 
-/// An item of a list, or text above one.
+/// An item of a list, or a piece of text between lists.
 #[derive(Debug, Default)]
 struct Item {
     line: usize,
     text: String,
-    /// Whether it is an item of a list.
+    /// Whether it is a list item.
     listed: bool,
 }
 
-/// Tests that are not there, and promises that name none. A test is looked for in the files that its item links to, and in
-/// those that the text above its list does.
+/// Named tests that do not exist, and promises that name none. A test must be in a file that its item links to, or that the
+/// text above its list links to.
 pub(super) fn missing(book: &Book) -> Vec<String> {
     let Some(page) = book.page(Path::new(GUARANTEES)) else {
         return vec![format!("there is no {GUARANTEES}")];
@@ -61,12 +61,12 @@ pub(super) fn missing(book: &Book) -> Vec<String> {
     offences
 }
 
-/// Promises begin in bold; what else is listed are conditions.
+/// Promises begin in bold; other list items are conditions.
 fn is_condition(item: &Item) -> bool {
     !item.text.starts_with("- **")
 }
 
-/// The parts of a text that lines begin: headings, items, paragraphs.
+/// Splits a text at headings, list items and paragraphs.
 fn items(text: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let mut new = true;
@@ -88,7 +88,7 @@ fn items(text: &str) -> Vec<Item> {
     items
 }
 
-/// The Rust files that a text links to, and those in the folders.
+/// The Rust files that a text links to, including those in linked folders.
 fn linked_by(book: &Book, page: &Page, text: &str) -> BTreeSet<PathBuf> {
     let mut linked = BTreeSet::new();
     for (_, target) in links(text) {
@@ -109,7 +109,7 @@ fn linked_by(book: &Book, page: &Page, text: &str) -> BTreeSet<PathBuf> {
     linked
 }
 
-/// What stands as code and is called as a test is: several words, joined.
+/// The test names in code spans: several words joined by underscores.
 fn tests(text: &str) -> Vec<String> {
     let code = text.split('`').skip(1).step_by(2);
     let is_test = |word: &&str| {

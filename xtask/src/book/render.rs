@@ -1,5 +1,5 @@
-//! `cargo xtask book`: the book as HTML, by mdBook. Links out of the book lead to the files of the repository, here or where it is
-//! published; mdBook by itself would look for them in the book.
+//! `cargo xtask book`: renders the book as HTML with mdBook. Links out of the book point to files of the repository, local or
+//! published; mdBook alone would look for them in the book.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use super::resolved;
 use crate::house::root;
 use crate::steps::execute;
 
-/// Where the book is written to, from the top of the repository.
+/// The output folder, relative to the top of the repository.
 const BOOK: &str = "target/book";
 
-/// How to render.
+/// Options for rendering.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Where links to the repository's files lead [default: the files here].
+    /// Base URL for links to the repository's files [default: the files here].
     #[arg(long, value_name = "URL")]
     repository: Option<String>,
 }
@@ -62,18 +62,18 @@ fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The file of the repository that a link of a page leads to, if that is no page of the book.
+/// The repository file that a link points to, unless it is a page of the book.
 fn outside(from: &Path, link: &str) -> Option<PathBuf> {
     if link.contains(':') || link.starts_with('#') {
         return None;
     }
     let (file, _) = link.split_once('#').unwrap_or((link, ""));
-    // All that is in docs/ is in the book; what lies beside docs/ is not.
+    // Everything in docs/ belongs to the book, and nothing beside docs/ does.
     let path = resolved(&Path::new("docs").join(from), file);
     if path.starts_with("docs") {
         return None;
     }
-    // mdBook takes every page for one of its own.
+    // mdBook treats every page as one of its own.
     let page = path.with_extension("md");
     let is_page = path.extension().is_some_and(|ending| ending == "html");
     Some(if is_page && root().join(&page).exists() {
@@ -103,7 +103,7 @@ fn is_there(from: &Path, link: &str) -> bool {
         .exists()
 }
 
-/// The text with each link replaced by what `replace` says, if it says anything. By hand: mdBook writes every link in this one way.
+/// Replaces each link for which `replace` returns a text. By hand, because mdBook writes every link in this one form.
 fn links_replaced(html: &str, mut replace: impl FnMut(&str) -> Option<String>) -> String {
     let mut result = String::new();
     let mut rest = html;

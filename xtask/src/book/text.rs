@@ -1,8 +1,8 @@
-//! What of Markdown the checks need: links, and the anchors of headings.
+//! The parts of Markdown that the checks need: links, and the anchors of headings.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// The links of a text and its pictures: the line, and where they lead.
+/// The links and pictures of a text: the line and the target of each.
 pub(super) fn links(text: &str) -> Vec<(usize, String)> {
     let events = Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter();
     let links = events.filter_map(|(event, place)| match event {
@@ -15,7 +15,7 @@ pub(super) fn links(text: &str) -> Vec<(usize, String)> {
     links.collect()
 }
 
-/// The anchors of the headings, as GitHub and mdBook make them.
+/// The anchors of the headings, as both GitHub and mdBook generate them.
 pub(super) fn anchors(text: &str) -> Vec<String> {
     let mut anchors: Vec<String> = Vec::new();
     let mut heading: Option<String> = None;
@@ -44,13 +44,13 @@ pub(super) fn anchors(text: &str) -> Vec<String> {
     anchors
 }
 
-/// `-1`, as the second of two headings gets it.
+/// Whether this is `-1` or the like, as added to a repeated heading.
 fn is_number(suffix: &str) -> bool {
     let digits = suffix.strip_prefix('-').unwrap_or_default();
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// No library makes those of both: each has a rule of its own for what it drops.
+/// No library generates the anchors of both: each drops characters by its own rule.
 fn slug(heading: &str) -> String {
     heading
         .chars()

@@ -1,4 +1,4 @@
-//! The Debian package: a tree of files and the words that dpkg needs about them.
+//! The Debian package: a tree of files and the metadata that dpkg needs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use crate::house::{House, root, target};
 use crate::steps::execute;
 use crate::tools;
 
-/// Where each shell looks for the completions of a command.
+/// Where each shell looks for a command's completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/lockkeeper"),
     ("zsh", "usr/share/zsh/vendor-completions/_lockkeeper"),
@@ -24,7 +24,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 
 const DOCUMENTATION: &str = "usr/share/doc/lockkeeper";
 
-/// Builds it of a program, into `dist` below the target directory.
+/// Builds the package from a program, into `dist` below the target directory.
 pub(super) fn package(program: &Path) -> Result<PathBuf> {
     let dist = target()?.join("dist");
     let tree = dist.join("tree");
@@ -87,7 +87,8 @@ Lockkeeper is licensed by the MIT licence, below, or by version 2.0 of the Apach
 /usr/share/common-licenses/Apache-2.0, as you choose.
 ";
 
-/// A program that is not static is for the tests of this package alone, so it is not said which version of the library it needs.
+/// The control file. A program that is not static is only for testing this package, so the required library version is left
+/// out.
 fn control(version: &str, architecture: &str, is_static: bool) -> String {
     let depends = if is_static {
         ""
@@ -118,7 +119,7 @@ fn version() -> Result<String> {
     Ok(command.version)
 }
 
-/// Writes a file of the tree, and the folders that it is in.
+/// Writes a file into the tree, and creates its folders.
 fn put(tree: &Path, path: &str, contents: impl AsRef<[u8]>, mode: u32) -> Result<()> {
     let path = tree.join(path);
     if let Some(folder) = path.parent() {

@@ -1,4 +1,4 @@
-//! Whether what is given to people works.
+//! Tries the program and the package that users get.
 
 use std::env;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::tools;
 /// The name of the package.
 const NAME: &str = "lockkeeper";
 
-/// Fails unless a program says its version, has its locks at work in the process, and runs another program under one on a server, all
-/// with nothing in its environment.
+/// Fails unless the program prints its version, runs its demo, and runs another program under a
+/// lock on a server, all with an empty environment.
 pub(super) fn works(program: &Path) -> Result<()> {
     let lockkeeper = |words: &[&str]| {
         let mut command = Command::new(program);
@@ -35,8 +35,8 @@ pub(super) fn works(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs a package, tries what it has installed, removes it, and looks at what it leaves behind. Where that cannot be it is said;
-/// where everything must be tried, it fails.
+/// Installs a package, tries what it has installed, removes it, and checks what it leaves behind. If that is impossible here,
+/// prints a note; where everything must be tried, fails.
 pub(super) fn package(package: &Path) -> Result<()> {
     let obstacle = match tools::can_install() {
         false => Some("root on Debian may install packages, nobody else"),
@@ -51,7 +51,7 @@ pub(super) fn package(package: &Path) -> Result<()> {
         }
         None => {}
     }
-    // Images of Debian leave documentation out.
+    // Debian images leave out documentation.
     let whole = [
         "--path-include=/usr/share/man/*",
         "--path-include=/usr/share/doc/*",

@@ -1,4 +1,4 @@
-//! Each law finds nothing in a good house, and what is wrong in a bad one.
+//! Each law finds nothing in a good house and the offence in a bad one.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn good() -> House {
     }
 }
 
-/// Spoils a good house, and returns what the law finds.
+/// Applies `spoil` to a good house and returns what the law finds.
 fn offences(law: fn(&House) -> Vec<String>, spoil: impl FnOnce(&mut House)) -> Vec<String> {
     let mut house = good();
     spoil(&mut house);
@@ -98,7 +98,7 @@ fn a_published_crate_with_defects_is_found_and_an_unpublished_one_is_not() {
     );
 }
 
-/// What the law looks at is read from the manifests: the testkit is known to switch the defects on.
+/// The law reads the enabled features from the manifests: the testkit certainly enables the mistakes.
 #[test]
 fn enabled_features_are_read_from_the_workspace() {
     let mut house = House::read().unwrap();

@@ -1,8 +1,8 @@
-//! A sheet to draw on, and the few shapes that the pictures are made of.
+//! A canvas with the few shapes that the pictures need.
 
 use std::fmt::Write as _;
 
-/// The look, of all pictures. A picture has a ground of its own: the page around it may be light while the system is dark.
+/// The style of all pictures. A picture has its own background, because the page around it may be light on a dark system.
 const STYLE: &str = "\
 text{font:14px ui-sans-serif,system-ui,'Segoe UI','DejaVu Sans',sans-serif;fill:#24292f}\
 .small{font-size:12px;fill:#57606a}\
@@ -23,7 +23,7 @@ text{fill:#e6edf3}.small{fill:#9da7b3}.ground{fill:#161b22;stroke:#30363d}.plate
 .hold{fill:#1f5c52;stroke:#6cc4b3}.wait{fill:#5b4a19;stroke:#d9b65c}\
 .bad{fill:#6b2a22;stroke:#f08c7e}.badline{stroke:#f08c7e}}";
 
-/// Where a text stands relative to its point.
+/// The position of a text relative to its point.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -31,7 +31,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A picture in the making. Lengths are in pixels of the unscaled picture.
+/// A picture under construction. Lengths are in pixels of the unscaled picture.
 #[derive(Debug, Default)]
 pub(super) struct Canvas {
     body: String,
@@ -50,14 +50,14 @@ impl Canvas {
         ));
     }
 
-    /// A box with round corners.
+    /// A box with rounded corners.
     pub(super) fn rect(&mut self, x: i32, y: i32, width: i32, height: i32, class: &str) {
         self.put(&format!(
             r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="5" class="{class}"/>"#
         ));
     }
 
-    /// A box with a line of text in its middle.
+    /// A box with a line of text in the middle.
     pub(super) fn label(&mut self, [x, y, width, height]: [i32; 4], class: &str, text: &str) {
         self.rect(x, y, width, height, class);
         let (x, y) = (x + width / 2, y + height / 2 + 5);
@@ -76,7 +76,7 @@ impl Canvas {
         ));
     }
 
-    /// A line with a head at its end, along one axis.
+    /// A line with an arrowhead at its end, along one axis.
     pub(super) fn arrow(&mut self, from: (i32, i32), to: (i32, i32), dashed: bool) {
         self.line(from, to, "line", dashed);
         let (x, y) = to;
@@ -94,13 +94,13 @@ impl Canvas {
         ));
     }
 
-    /// Two strokes that cross: what does not arrive, or is refused.
+    /// Two crossing strokes, for a message that is lost or refused.
     pub(super) fn cross(&mut self, x: i32, y: i32) {
         self.line((x - 6, y - 6), (x + 6, y + 6), "badline", false);
         self.line((x - 6, y + 6), (x + 6, y - 6), "badline", false);
     }
 
-    /// The file. `title` is for those who cannot see it.
+    /// The finished file. `title` is for readers who cannot see it.
     pub(super) fn finish(self, width: i32, height: i32, title: &str) -> String {
         let (body, title) = (self.body, escaped(title));
         let (inner_width, inner_height) = (width - 1, height - 1);
@@ -113,7 +113,7 @@ impl Canvas {
     }
 
     fn put(&mut self, element: &str) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.body, "{element}");
     }
 }

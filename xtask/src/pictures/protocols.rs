@@ -1,4 +1,4 @@
-//! The protocols, as sequences.
+//! The protocols, as sequence diagrams.
 
 use super::sequence::Step::{End, Hold, Note, Pass, Refused, Send, Tell, Wait};
 use super::sequence::sequence;

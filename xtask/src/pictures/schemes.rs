@@ -1,8 +1,8 @@
-//! Pictures that are no sequences.
+//! Pictures that are not sequence diagrams.
 
 use super::canvas::{Anchor, Canvas};
 
-/// Questions from top to bottom; the first yes is the answer.
+/// A list of questions; the first yes gives the answer.
 pub(super) fn which_lock() -> String {
     let questions = [
         (
@@ -38,7 +38,7 @@ pub(super) fn which_lock() -> String {
     )
 }
 
-/// The life of a lease, as its holder and as the server see it.
+/// The life of a lease as its holder and the server see it.
 pub(super) fn lease() -> String {
     let mut canvas = Canvas::default();
     let (holder, server, left) = (96, 186, 150);
@@ -67,7 +67,7 @@ pub(super) fn lease() -> String {
     );
     let sent = [(0, "acquire"), (120, "renew"), (240, "renew")];
     for (at, text) in sent {
-        // Slanted: what is sent is executed a little later.
+        // Slanted, because a request is executed a little later than it is sent.
         canvas.line(
             (left + at, holder + 16),
             (left + at + 15, server - 26),
@@ -115,7 +115,7 @@ pub(super) fn lease() -> String {
     )
 }
 
-/// The queue of a read-write lock, and who is let in together.
+/// The queue of a read-write lock, and which claims are granted together.
 pub(super) fn queue() -> String {
     let mut canvas = Canvas::default();
     canvas.text(
@@ -157,7 +157,7 @@ pub(super) fn queue() -> String {
     )
 }
 
-/// The generations of locks on Redis, and what broke each.
+/// The generations of locks on Redis, and what failed in each.
 pub(super) fn evolution() -> String {
     let generations = [
         ("SETNX", "the holder dies: held for ever"),

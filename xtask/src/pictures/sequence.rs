@@ -1,23 +1,23 @@
-//! Who sends what to whom, from top to bottom.
+//! Sequence diagrams: the messages between actors, from top to bottom.
 
 use super::canvas::{Anchor, Canvas};
 
-/// What happens next. Actors are counted from zero, left to right.
+/// The next step. Actors are counted from zero, left to right.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// A request or its answer.
+    /// A request or its reply.
     Send(usize, usize, &'static str),
-    /// A message that nobody has asked for.
+    /// A message without a request.
     Tell(usize, usize, &'static str),
-    /// Somebody sends, and is refused or too late.
+    /// A request that is refused or too late.
     Refused(usize, usize, &'static str),
-    /// From here on an actor holds, and this is written beside it.
+    /// From here on an actor holds; the text is beside its bar.
     Hold(usize, &'static str),
     /// From here on an actor waits.
     Wait(usize, &'static str),
     /// The bar of an actor ends.
     End(usize),
-    /// What an actor does or thinks.
+    /// A text about an actor.
     Note(usize, &'static str),
     /// Time passes.
     Pass(&'static str),
@@ -31,10 +31,10 @@ const ROW: i32 = 34;
 const TOP: i32 = 76;
 const BAR: i32 = 12;
 
-/// A bar that has begun: where, of which class.
+/// The start of a bar: its position and class.
 type Begun = Option<(i32, &'static str)>;
 
-/// Draws it.
+/// Draws the diagram.
 pub(super) fn sequence(title: &str, actors: &[&str], steps: &[Step]) -> String {
     let mut canvas = Canvas::default();
     let number = i32::try_from(actors.len()).unwrap_or(i32::MAX);
@@ -63,7 +63,7 @@ fn x(actor: usize) -> i32 {
     LEFT + COLUMN * i32::try_from(actor).unwrap_or(i32::MAX)
 }
 
-/// The bars under everything else.
+/// Draws the bars, under everything else.
 fn bars(canvas: &mut Canvas, actors: usize, steps: &[Step], bottom: i32) {
     let mut begun: Vec<Begun> = vec![None; actors];
     let mut y = TOP;
@@ -106,7 +106,7 @@ fn row(canvas: &mut Canvas, step: Step, y: i32, actors: i32) {
             canvas.cross(x(to) + side, y + 10);
         }
         Hold(actor, text) | Wait(actor, text) => {
-            // Beside the bar, on the side where no arrows are.
+            // Beside the bar, on the side without arrows.
             let (at, anchor) = if actor == 0 {
                 (x(actor) - 12, Anchor::End)
             } else {
@@ -135,7 +135,7 @@ fn arrow(canvas: &mut Canvas, from: usize, to: usize, y: i32, text: &str, dashed
     let (start, end) = (x(from), x(to));
     let side = (end - start).signum() * 8;
     canvas.arrow((start + side, y + 10), (end - side, y + 10), dashed);
-    // Over several columns the text stands in the one beside the sender.
+    // An arrow over several columns has its text in the column beside the sender.
     let middle = (start + x(if from < to { from + 1 } else { from - 1 })) / 2;
     canvas.text(middle, y + 4, Anchor::Middle, "", text);
 }

@@ -1,10 +1,10 @@
-//! An acquisition in progress: stage after stage, each while the earlier ones are held. Most have one stage with one
-//! claim. A stage of several names first asks for all of them together; if that fails, it acquires them one after the
-//! other, like stages of their own.
+//! An acquisition in progress. It acquires its stages one after the other, and holds the earlier ones meanwhile. Most
+//! acquisitions have one stage with one claim. A stage of several names first asks for all of them together; if that
+//! fails, it acquires them one after the other, like stages of their own.
 //!
-//! If something is lost while the rest is acquired, the acquisition starts again with new claims. The claims, and the
-//! duty to release them, exist before the first byte is sent, so a future that is dropped at any await point holds
-//! nothing for longer than one ttl.
+//! If a stage is lost while the rest is acquired, the acquisition starts again with new claims. The claims, and the
+//! duty to release them, exist before the first byte is sent. So if the future is dropped, at whatever await point, its
+//! claims hold nothing for longer than one ttl.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ use crate::words::holder::Holder;
 use crate::words::moment::Moment;
 use crate::words::owner::ClaimId;
 
-/// How long an acquisition that has timed out waits for the withdrawal of its claim before it returns the error, so
-/// that the claim is not granted after the caller was told of the timeout. Long compared with a healthy round trip,
-/// short compared with a wait.
+/// How long an acquisition that has timed out waits for the withdrawal of its claim before it returns the error. Without
+/// this wait, the claim could be granted after the caller has seen the timeout. Long compared with a healthy round
+/// trip, short compared with a wait.
 const WITHDRAWAL: Duration = Duration::from_millis(100);
 
 /// See the module documentation.
@@ -45,13 +45,13 @@ pub(super) struct Acquisition {
     pub(super) stage_began: Moment,
     /// The index of the name that it waits for.
     pub(super) awaited: usize,
-    /// Why the last request did not tell who holds; `None` if it did.
+    /// Why the last request did not show who holds; `None` if it did.
     pub(super) trouble: Option<Error>,
     /// How long the last round took, for a lock on several servers.
     pub(super) took: Duration,
     /// What the earlier stages hold.
     held: Vec<Hold>,
-    /// How long nobody else may hold once everything is held, and how many replicas must have it.
+    /// For how long nobody else may hold once everything is held; and how many replicas must have the grant.
     pub(super) min_hold: Option<Duration>,
     pub(super) replicas: u32,
     /// `None`: without limit.
@@ -63,8 +63,7 @@ pub(super) struct Acquisition {
 }
 
 impl Acquisition {
-    /// Checks everything that can be checked before anything is sent. An acquisition that does not wait joins no
-    /// queue.
+    /// Checks the plan and its options before anything is sent. An acquisition that does not wait joins no queue.
     pub(super) fn new(
         plan: &Plan,
         options: Options,
@@ -141,8 +140,8 @@ impl Acquisition {
         }
     }
 
-    /// Asks for each stage once; `None` if another claim holds one of the names. Then nothing is held that a server
-    /// could be asked to release.
+    /// Asks for each stage once. Returns `None` if another claim holds one of the names, after sending releases of the
+    /// earlier stages.
     pub(super) async fn once(&mut self) -> Result<Option<Hold>> {
         let closed = until_closed(&self.stages);
         tokio::select! {
@@ -207,8 +206,7 @@ impl Acquisition {
             () = sleep_until_some(&clock, Some(deadline)) => None,
         };
         match complete {
-            // A grant counts once replicas have it, even if that takes longer than the time to wait: the lock is held
-            // meanwhile.
+            // The confirmation by replicas may take longer than the time to wait: the lock is already held.
             Some(Ok(hold)) => {
                 let closed = until_closed(&self.stages);
                 tokio::select! {
@@ -219,8 +217,7 @@ impl Acquisition {
             }
             Some(Err(error)) => Err(error),
             None => {
-                // It is not known that somebody holds the lock: the server has not answered for some time. So it will
-                // not confirm a withdrawal either.
+                // A silent server says neither who holds the lock, nor would it confirm the withdrawal in time.
                 let silent = self.trouble.is_some();
                 let own = self.claims.iter().flat_map(|it| &it.parts);
                 let own: Vec<ClaimId> = own.map(|part| part.id.clone()).collect();
@@ -334,8 +331,8 @@ impl Acquisition {
     }
 
     /// Waits until this client's own pending releases of the names are done, so that it does not compete with itself:
-    /// for `longest` each, or for one request's timeout. Releases that take longer, for example on a silent server,
-    /// are left to the acquisition.
+    /// for `longest` each, or for one request's timeout. It does not wait for releases that take longer, for example on
+    /// a silent server.
     async fn departed(&self, longest: Option<Duration>) {
         let left: Vec<_> = self.stages.iter().filter(|it| it.is_being_left()).collect();
         if !left.is_empty() {
@@ -343,7 +340,7 @@ impl Acquisition {
         }
     }
 
-    /// The time to wait is over: builds the error that says what it waited for, or why that is not known.
+    /// Builds the error for an acquisition whose time to wait is over: what it waited for, or why that is unknown.
     fn timeout(&mut self, waited: Duration, holder: Option<Holder>, place: Option<u64>) -> Error {
         self.trouble.take().unwrap_or_else(|| Error::Timeout {
             name: self.under_way.name(self.awaited),
@@ -353,8 +350,8 @@ impl Acquisition {
         })
     }
 
-    /// Who holds the lock that was waited for, apart from these claims, if the server answers soon and this client is
-    /// not asking too much already. A lock on several servers has no single server that knows.
+    /// Who holds the awaited lock, apart from these claims. `None` if the server does not answer soon, if this client
+    /// already asks too many such questions, and for a lock on several servers, where no single server knows.
     async fn in_the_way(&self, own: &[ClaimId]) -> Option<Holder> {
         let stage = &self.under_way;
         if stage.quorum.is_some() {
@@ -376,7 +373,7 @@ impl Drop for Acquisition {
     }
 }
 
-/// Resolves when so many clients are closed that one of the stages can no longer be acquired.
+/// Resolves when too many clients are closed to acquire one of the stages.
 fn until_closed(stages: &[Arc<Stage>]) -> impl Future<Output = ()> + Send + use<> {
     match stages {
         [stage] if stage.quorum.is_none() => stage.first().engine.until_closed().left_future(),

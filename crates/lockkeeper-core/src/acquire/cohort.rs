@@ -1,5 +1,5 @@
-//! Waiting in the local queue of a cohort: claims of one client that hand a name over among themselves, see
-//! [`registry::cohort`](crate::registry::cohort).
+//! Waiting in the local queue of a cohort. The claims of a cohort belong to one client and hand a name over among
+//! themselves, see [`registry::cohort`](crate::registry::cohort).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl InLine<'_> {
             let mut changed = pin!(part.changed().notified());
             changed.as_mut().enable();
             let now = part.now();
-            // Checked before whether it holds: once a claim may ask, the outcome of its handover is known.
+            // This must come before `take`: once a claim may ask, the outcome of its handover is known.
             let may_ask = part.requester.claims.may_ask(part, now >= end);
             let token = part.change(|claim| claim.take(now));
             if may_ask || token.is_some() {
@@ -56,10 +56,10 @@ impl Drop for InLine<'_> {
 }
 
 impl Acquisition {
-    /// Waits in the local queue of the cohort if others of it ask, wait or hold, for one waiter ttl at most. Returns
-    /// a hold if the name is handed over to this claim, or `None` if it must ask the server itself.
+    /// Waits in the local queue of the cohort, for at most one waiter ttl, if other claims of it ask, wait or hold.
+    /// Returns a hold if one of them hands the name over to this claim, or `None` if it must ask the server itself.
     pub(super) async fn in_line(&mut self, stage: &Stage, told: &mut bool) -> Option<Hold> {
-        // Replica confirmation and a bounded queue both need a request of the claim's own.
+        // To confirm replicas, or to see whether the queue is full, the claim must send its own request.
         let terms = &stage.first().terms;
         if !terms.in_cohort || self.replicas > 0 || terms.queue_limit.is_some() {
             return None;

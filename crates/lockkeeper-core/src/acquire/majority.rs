@@ -22,8 +22,8 @@ pub struct Majority {
 }
 
 impl Majority {
-    /// A lock called `name` on the servers of these engines; `protocol` makes its kind's protocol from the checked
-    /// name and the longest ttl in use, which here is the longest of the clients' own.
+    /// A lock called `name` on the servers of these engines. `protocol` makes its kind's protocol from the checked name
+    /// and the longest ttl in use, which is at first the longest of the clients' default ttls.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Majority {
         })
     }
 
-    /// Returns the same lock with this as the longest ttl in use.
+    /// Returns the same lock with `longest` as the longest ttl in use.
     #[must_use]
     pub fn longest_ttl<P: Protocol>(
         &self,

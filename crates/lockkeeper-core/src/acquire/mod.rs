@@ -39,19 +39,17 @@ use crate::words::owner::Owner;
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: dropping the future at any point gives up every claim, whether it holds or still asks. A grant that
-/// your code has not seen is released in the background; at worst it ends with its ttl. The place among this client's
-/// waiters is lost.
+/// Cancel safe: dropping the future at any point gives up every claim, whether it already holds or still waits. A
+/// grant that your code has not seen is released in the background; at worst it ends with its ttl. The acquisition
+/// loses its place among this client's waiters.
 ///
-/// If the future is kept but no longer polled, it does not block the lock. Its place in a queue ends when the time of
-/// [`wait_for`](Self::wait_for) is over, and a grant that it does not take goes to the next waiter after one waiter
-/// ttl.
+/// If you keep the future but stop polling it, it does not block the lock. It keeps its place in a queue no longer than
+/// [`wait_for`](Self::wait_for) allows, and a grant that it does not take goes to the next waiter after one waiter ttl.
 ///
 /// # Guards of the same client
 ///
 /// Dropping a guard releases its lock in the background. An acquisition of the same name by the same client first
-/// waits for that release, for at most the time of one request, so that a client does not find its own old hold in
-/// the way.
+/// waits for that release, for at most one request timeout, so that the client's own old hold is not in its way.
 ///
 /// # Examples
 ///
@@ -95,13 +93,13 @@ pub struct Waits;
 #[non_exhaustive]
 pub struct Tries;
 
-/// An acquisition that takes the lock now or not at all. `None` means that somebody else holds it, or one of several
-/// locks; for a lock on several servers it can also mean that several callers asked at the same moment and none got a
-/// majority. Everything else is as for [`Acquire`].
+/// An acquisition that takes the lock now or not at all. `None` means that somebody else holds the lock, or at least
+/// one of several locks. For a lock on several servers it can also mean that several callers asked at the same moment
+/// and none got a majority. Everything else is as for [`Acquire`].
 pub type TryAcquire<G> = Acquire<G, Tries>;
 
 impl<G, W> Acquire<G, W> {
-    /// An acquisition of this plan.
+    /// Prepares an acquisition of this plan.
     pub fn new(plan: impl Into<Plan>) -> Self {
         Self {
             plan: plan.into(),
@@ -126,10 +124,12 @@ impl<G, W> Acquire<G, W> {
     }
 
     /// Sets a note that says what this acquisition is for. People see it when they [inspect](crate::Client::inspect)
-    /// the name while this claim waits or holds, and in the [timeout](crate::Error::Timeout) of others who wait for
-    /// it. At most 256 bytes without control characters, otherwise [`Error::Config`](crate::Error::Config). It is
-    /// written in the background when the claim is 100 ms old, so a shorter claim costs the server nothing. It is
-    /// deleted when the claim ends; if the client is closed before that, it expires after ten minutes.
+    /// the name while this claim waits or holds, and in the [timeout](crate::Error::Timeout) error of an acquisition
+    /// that waits for this claim. It has at most 256 bytes and no control characters, otherwise the acquisition fails
+    /// with [`Error::Config`](crate::Error::Config).
+    ///
+    /// The note is written in the background when the claim is 100 ms old, so a shorter claim costs the server nothing.
+    /// It is deleted when the claim ends; if the client is closed before that, it expires after ten minutes.
     ///
     /// # Examples
     ///
@@ -162,9 +162,9 @@ impl<G, W> Acquire<G, W> {
         self
     }
 
-    /// Limits the time of holding: `longest` after the grant was asked for, the lease is lost with
-    /// [`MaxHold`](crate::LossReason::MaxHold), even if it is renewed. Unless the guard is dropped before, the lock
-    /// becomes free up to one ttl later.
+    /// Limits how long the lock is held: `longest` after the request for the grant, the lease is lost with
+    /// [`MaxHold`](crate::LossReason::MaxHold), even if it is renewed. The lock becomes free up to one ttl later, or
+    /// when the guard is dropped, if that is sooner.
     pub const fn max_hold(mut self, longest: Duration) -> Self {
         self.options.max_hold = Some(longest);
         self
@@ -209,14 +209,15 @@ impl<G: SingleServer, W> Acquire<G, W> {
     /// is released and [`Error::NotReplicated`](crate::Error::NotReplicated) says how many confirmed. Zero, the
     /// default, requires none.
     ///
-    /// It reduces what a failover can lose, but does not exclude it: a replica without the grant may be promoted,
-    /// unless all replicas must have it, and renewals do not wait for replicas. It costs two round trips on a
-    /// connection of its own. Each takes at most a request's timeout, which is at most a sixth of the ttl, and a
-    /// connection failure is retried for one such timeout more. [`wait_for`](Self::wait_for) does not limit this,
-    /// because the lock is already held. [`min_hold`](Self::min_hold) counts from the confirmation. Observers are
-    /// told of the grant when the server makes it, and of its end if it is released again.
+    /// This makes it less likely that a failover loses the grant, but does not exclude it: unless you require all
+    /// replicas, one without the grant may be promoted, and renewals do not wait for replicas.
     ///
-    /// The user needs the right to `WAIT`. An in-process server has no replicas.
+    /// It costs two round trips on a connection of its own. Each takes at most a request's timeout, which is at most a
+    /// sixth of the ttl, and a connection failure is retried for one such timeout more. [`wait_for`](Self::wait_for)
+    /// does not limit this, because the lock is already held. [`min_hold`](Self::min_hold) counts from the confirmation.
+    /// Observers receive the grant when the server makes it, and its end if it is released again.
+    ///
+    /// The client's user needs the right to `WAIT`. An in-process server has no replicas.
     pub const fn min_replicas(mut self, least: u32) -> Self {
         self.options.min_replicas = least;
         self
@@ -226,15 +227,16 @@ impl<G: SingleServer, W> Acquire<G, W> {
 impl<G> Acquire<G> {
     /// Gives up after this long (default: never), and not earlier, even during an outage. The error is
     /// [`Error::Timeout`](crate::Error::Timeout), or [`Error::Backend`](crate::Error::Backend) if the server had
-    /// stopped answering. It can come up to 100 ms late, while the claim is withdrawn from the queue and the server
-    /// is asked who holds. Zero asks the server once. Without `wait_for`, an outage of one ttl fails with `Backend`.
+    /// stopped answering. It can come up to 100 ms late: the client withdraws the claim from the queue and asks the
+    /// server who holds the lock. Zero asks the server once. Without `wait_for`, the acquisition fails with `Backend`
+    /// after an outage of one ttl.
     pub const fn wait_for(mut self, longest: Duration) -> Self {
         self.options.wait = Wait::For(longest);
         self
     }
 
-    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant. It is compared with tokio's clock,
-    /// which tests can pause; in such tests, make it from a `tokio::time::Instant`.
+    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant of tokio's clock. A test that pauses that
+    /// clock makes the instant from a `tokio::time::Instant`.
     ///
     /// # Examples
     ///
@@ -261,7 +263,7 @@ impl<G> Acquire<G> {
 }
 
 impl<G: Queued> Acquire<G> {
-    /// Waits only if at most `most` claims then wait, including this one; otherwise it fails with
+    /// Joins the queue only if it then has at most `most` waiters, including this one; otherwise fails with
     /// [`Error::QueueFull`](crate::Error::QueueFull) at once. For kinds with a queue. Zero is
     /// [`Error::Config`](crate::Error::Config): use `try_acquire` instead.
     pub const fn max_queue(mut self, most: u64) -> Self {
@@ -277,8 +279,9 @@ impl<G: Guard> Acquire<G> {
     ///
     /// # Errors
     ///
-    /// As for the acquisition, and [`Error::Lost`] if the lease was lost on the way: the work was then dropped at one
-    /// of its await points. An unconfirmed release is not an error: it is repeated in the background.
+    /// As for the acquisition, and [`Error::Lost`] if the lease was lost before the work was complete: the work was
+    /// then dropped at one of its await points. An unconfirmed release is not an error: it is repeated in the
+    /// background.
     ///
     /// # Cancel safety
     ///
@@ -381,7 +384,7 @@ impl<G, W> fmt::Debug for Acquire<G, W> {
 }
 
 impl Hold {
-    /// Acquires the lock once more for the same owner, without waiting: the implementation of every kind's `reenter`.
+    /// Acquires the lock once more for the same owner, without waiting. Every kind implements its `reenter` with this.
     ///
     /// # Errors
     ///
@@ -396,7 +399,7 @@ impl Hold {
         self.reenter_as(Arc::clone(&part.protocol)).await
     }
 
-    /// The same in another mode of the name, with another protocol.
+    /// Like [`reenter`](Self::reenter), in another mode of the name, with another protocol.
     ///
     /// # Errors
     ///
@@ -421,8 +424,9 @@ impl Hold {
         let again = TryAcquire::<Self>::new(target).owner(&self.owner()).await?;
         match again {
             Some(again) if again.fencing_token() == self.fencing_token() => Ok(again),
-            // If another hold has begun since, this hold is over, and what was just acquired is released. But an
-            // owner may also hold with claims of two tokens at once, if those claims do not exclude each other.
+            // A different token usually means that this hold is over and another has begun; then `verify` fails, and
+            // dropping the new hold releases it. But an owner may also hold claims with two tokens at once, if those
+            // claims do not exclude each other.
             again => {
                 self.verify().await?;
                 again.ok_or_else(|| Error::not_held(self.name()))

@@ -1,4 +1,4 @@
-//! The options of any acquisition, and what they mean for each claim.
+//! The options of an acquisition, and what they mean for each claim.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ impl Options {
         wait: Wait::Forever,
     };
 
-    /// The terms for a claim of `protocol`. Everything that can be checked here is checked.
+    /// The terms for a claim of `protocol`. Fails if the options do not suit this kind or this client.
     pub(crate) fn terms(&self, engine: &Engine, protocol: &dyn Protocol) -> Result<Terms> {
         let mut terms = engine.settings.terms(self.ttl, self.renewed)?;
         terms.bound_hold(self.min_hold, self.max_hold)?;

@@ -1,4 +1,4 @@
-//! What an acquisition acquires: targets, in stages.
+//! Plans: the targets that an acquisition acquires, in stages.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::words::kind::Kind;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
 
-/// One name of one kind on one client. Every kind of lock wraps one, and it can be acquired together with others.
-/// Clones are the same lock.
+/// One name of one kind on one client. Every kind of lock wraps one, and a plan can acquire several together. Clones
+/// are the same lock.
 ///
-/// An invalid name is reported by the first acquisition, so that making a lock never fails.
+/// Making a lock never fails: if its name is invalid, the first acquisition reports it.
 #[derive(Clone)]
 pub struct Target {
     pub(crate) engine: Arc<Engine>,
@@ -56,7 +56,7 @@ impl Target {
         self.by_checked(|name| Ok(protocol(name)))
     }
 
-    /// Like `by`, for a protocol that can fail to be made; the first acquisition reports the error.
+    /// Like [`by`](Self::by), but `protocol` may fail; then the first acquisition reports the error.
     #[must_use]
     pub fn by_checked<P: Protocol>(&self, protocol: impl FnOnce(Name) -> Result<P>) -> Self {
         let by = |ours: &Arc<dyn Protocol>| match protocol(ours.name().clone()) {
@@ -70,14 +70,14 @@ impl Target {
         }
     }
 
-    /// Acquires this member for `owner`, whatever owner the other members have.
+    /// Acquires this member for `owner`, whatever the owner of the other members.
     #[must_use]
     pub const fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(*owner);
         self
     }
 
-    /// Returns the member's own owner; `None`: it is acquired for the owner of the acquisition.
+    /// Returns the member's own owner; `None` if it is acquired for the owner of the acquisition.
     pub const fn own_owner(&self) -> Option<Owner> {
         self.owner
     }
@@ -98,7 +98,7 @@ impl Target {
         Ok(self.protocol()?.name().main())
     }
 
-    /// The kind of the lock.
+    /// Returns the kind of the lock.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Target {
         Ok(self.protocol()?.kind())
     }
 
-    /// Its kind and mode, or the number of permits it asks for.
+    /// Returns its kind and mode, or the number of permits it asks for.
     ///
     /// # Errors
     ///
@@ -157,10 +157,10 @@ impl fmt::Debug for Target {
 pub enum Plan {
     /// One lock on one server.
     One(Target),
-    /// All of several locks: stage after stage, while the earlier stages are held. The targets of one stage have one
-    /// client and one group. One script acquires all of them if they are free; if it finds one held, they are
-    /// acquired one after the other. The order of all targets must be the same for everybody, or callers wait for
-    /// each other for ever.
+    /// All of several locks, stage after stage; the earlier stages stay held meanwhile. The targets of one stage belong
+    /// to one client and one group. One script acquires all of them if they are free; if it finds one held, they are
+    /// acquired one after the other. All callers must use the same order of targets, or they wait for each other for
+    /// ever.
     All(Arc<[Vec<Target>]>),
     /// One lock on a majority of several servers.
     Majority(Majority),

@@ -1,5 +1,5 @@
-//! Waiting in a queue on the server: the claim stands in it, sends heartbeats, and is notified of its grant; in a queue
-//! of another library, of its turn, and a heartbeat then grants.
+//! Waiting in a queue on the server. The claim stands in the queue and sends heartbeats, and a message announces its
+//! grant. In a queue of another library, the message announces its turn, and a heartbeat then grants.
 
 use std::fmt::Write as _;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use crate::words::error::Result;
 use crate::words::store_error::StoreError;
 
 impl Stage {
-    /// The channel on which a waiter of another library's queue is told to ask.
+    /// The channel on which another library's queue announces a waiter's turn; `None` for a queue that grants.
     fn turns(&self) -> Option<String> {
         let seat = self.first();
         seat.protocol.queue()?.turns(seat.owner)
@@ -39,8 +39,8 @@ impl Stage {
 }
 
 impl Acquisition {
-    /// Called before a claim joins the queue on a name for which this client already receives grants: the message of
-    /// its grant may arrive before the reply that says to wait, so it is expected from now on.
+    /// Keeps this client's subscription to grants of the name, if it already has one. Call this before a claim joins the
+    /// queue: the message of its grant may arrive before the reply that says to wait.
     pub(super) fn expect_grant(stage: &Stage) -> Option<Subscription> {
         if !stage.queues() || stage.turns().is_some() {
             return None;
@@ -49,9 +49,9 @@ impl Acquisition {
         engine.subscriptions.keep_hearing(&stage.grants())
     }
 
-    /// Waits for the grant of the claim that stands in the queue. `None` if it has lost its place, because its
-    /// heartbeats did not arrive for too long or the server lost its data: then a new claim joins at the end of the
-    /// queue. With a `subscription` from before the claim joined, no message can have been missed.
+    /// Waits for the grant of the claim that stands in the queue. Returns `None` if the claim has lost its place,
+    /// because its heartbeats did not arrive for too long or the server lost its data: then a new claim joins at the end
+    /// of the queue. If the `subscription` began before the claim joined, no message can have been missed.
     pub(super) async fn in_queue(
         &mut self,
         stage: &Stage,
@@ -85,7 +85,7 @@ impl Acquisition {
                 if let Some(turn) = &mut turn {
                     turn.mark_unchanged();
                 }
-                // Nobody was told of what happened between the reply and the subscription.
+                // A message between the reply and the subscription has been missed: send a heartbeat now.
                 let now = part.now();
                 part.change(|claim| claim.hurry(now));
                 missed = false;
@@ -129,7 +129,7 @@ impl Acquisition {
     }
 }
 
-/// Resolves at the next message that the turn may have come; never for a queue that grants.
+/// Resolves when a message says that the turn may have come; never for a queue that grants.
 async fn told(turn: &mut Option<watch::Receiver<()>>) {
     let heard = match turn {
         Some(turn) => turn.changed().await.is_ok(),

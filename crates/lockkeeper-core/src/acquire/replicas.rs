@@ -14,13 +14,13 @@ use crate::schedule::pause::Pauses;
 use crate::words::error::{Error, Result};
 use crate::words::store_error::StoreError;
 
-/// By how much longer each further renewal sets the lease so that replicas have something to confirm: the smallest
-/// change.
+/// How much longer each further renewal makes the lease, so that there is a change for replicas to confirm: the
+/// smallest possible.
 const STEP: Duration = Duration::from_millis(1);
 
 impl Acquisition {
-    /// Returns the hold once enough replicas of each server have it; otherwise it is released. Until then no work has
-    /// run under it, so its release starts no cooldown.
+    /// Returns the hold once enough replicas of each server have it; otherwise releases it. No work has run under it by
+    /// then, so this release starts no cooldown.
     pub(super) async fn confirmed(&self, hold: Hold) -> Result<Hold> {
         match self.replicas {
             0 => Ok(hold),
@@ -55,7 +55,7 @@ impl Acquisition {
         Err(error)
     }
 
-    /// Waits until enough replicas have the part. Asks again for a while if there is no answer.
+    /// Waits until enough replicas have the part. If there is no answer, it asks again for up to one request timeout.
     async fn reached(&self, part: &Arc<Part>) -> Result<()> {
         let name = || part.name().to_owned();
         let failed = |error| {
@@ -89,7 +89,7 @@ impl Acquisition {
                     let name = name();
                     return Err(Error::Protocol { name, message });
                 }
-                // A heartbeat is still unanswered, because the grant came by message; its answer comes soon.
+                // The grant came by message, and an earlier heartbeat has no answer yet; its answer comes soon.
                 Err(Failed::Forbidden(NotNow::Unanswered)) => {
                     StoreError::not_sent("another request of the claim got no answer")
                 }

@@ -23,14 +23,14 @@ use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::store_error::StoreError;
 
-/// The longest extra wait after a name was reported free, so that competing callers do not all ask at once. Their
-/// rounds take less than this, unless the servers are far away: then the wait is as long as two rounds.
+/// The longest extra wait after a name was reported free, so that competing callers do not all ask at once. A round
+/// usually takes less than this. If the servers are far away, the wait is up to two rounds long.
 const JITTER: Duration = Duration::from_millis(20);
 
 /// A round that granted nothing.
 struct Missed {
     failure: Failure,
-    /// The servers that grant nothing for now.
+    /// The servers that granted nothing, because others held or they were quarantined.
     shut: Vec<usize>,
     /// The failure of each server.
     troubles: Vec<Option<StoreError>>,
@@ -97,7 +97,7 @@ impl Acquisition {
         once: bool,
     ) -> Result<Asked> {
         let asked = self.round(stage, quorum).await;
-        // If the wait ends during this round, the error of the previous round must not be reported.
+        // The error of the previous round is out of date.
         self.trouble = None;
         let missed = match asked {
             Ok(hold) => return Ok(Asked::Granted(hold)),
@@ -151,8 +151,8 @@ impl Acquisition {
         Duration::from_micros(stage.first().engine.random() % most)
     }
 
-    /// Runs one round. Whatever its outcome, the claim is released on every server that does not take part in a
-    /// grant, including those that did not answer.
+    /// Runs one round. Whatever its outcome, the claim is released on every server that takes no part in a grant,
+    /// including servers that did not answer.
     async fn round(&mut self, stage: &Stage, quorum: Quorum) -> std::result::Result<Hold, Missed> {
         let (seats, first) = (&stage.seats, stage.first());
         let id = first.engine.claim(first.owner);
@@ -204,7 +204,7 @@ impl Acquisition {
             let until = match round.step(clock.now()) {
                 Step::Wait(until) => until,
                 Step::WriteBack(token, behind) => {
-                    // A server that has not answered by now does not take part.
+                    // A server that has not answered by now takes no part.
                     asked.clear();
                     raised.extend(behind.into_iter().map(|place| raise(place, token)));
                     continue;

@@ -1,4 +1,4 @@
-//! One stage of an acquisition: what is asked for together, and what the replies mean.
+//! One stage of an acquisition: the names that are asked for together, and what the replies mean.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,11 +27,12 @@ use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
 
-/// How many requests an acquisition that does not wait sends at most: one, and one more if the first got no answer.
+/// How many requests an acquisition that does not wait sends at most: one, and one more if the first got no usable
+/// answer.
 pub(super) const TRIES: u32 = 2;
 
-/// A request to one of several servers may take at most this part of the lease: a round needs two of them, and that
-/// time is lost to the holder.
+/// A request to one of several servers may take at most the ttl divided by this: a round needs two requests one after
+/// the other, and the holder loses that time.
 const REQUESTS_PER_TTL: u32 = 10;
 
 /// One name, with its server and its owner.
@@ -45,7 +46,7 @@ pub(super) struct Seat {
     pub(super) server: Option<Arc<str>>,
 }
 
-/// What is asked for together: one name, several names by one script, or one name on a majority of servers.
+/// The names that are asked for together: one, several by one script, or one on a majority of servers.
 pub(super) struct Stage {
     pub(super) seats: Vec<Seat>,
     pub(super) quorum: Option<Quorum>,
@@ -54,7 +55,7 @@ pub(super) struct Stage {
     pub(super) patience: Duration,
     /// The note for its claims.
     pub(super) note: Option<Arc<str>>,
-    /// Others hold the lock: until it is acquired, other acquisitions of its client may be polling its names.
+    /// Others hold the lock or wait for it: other acquisitions of its client may be polling its names.
     pub(super) contended: AtomicBool,
 }
 
@@ -69,34 +70,35 @@ pub(super) enum Asked {
     Waiting,
     /// There is nothing to hold: the work of the name is done, or has failed.
     Done(Arc<Record>),
-    /// Unknown, or nobody may hold now: ask again. The error is for an acquisition that does not.
+    /// The outcome is unknown, or nobody may hold now: ask again. The error is for an acquisition that does not ask
+    /// again.
     Again {
         error: Error,
-        /// Too few servers have answered, which is not waited for without end.
+        /// Too few servers have answered. An acquisition gives up if that lasts for too long.
         silent: bool,
     },
 }
 
 /// What is in the way.
 pub(super) struct Busy {
-    /// The seats that are held by others, and until when, if known.
+    /// The seats that others hold, and until when, if known.
     pub(super) seats: Vec<(usize, Option<Moment>)>,
     /// When the stage may be free, as far as known.
     pub(super) until: Option<Moment>,
-    /// Other callers asked at the same moment, and nobody holds.
+    /// Other callers asked at the same moment and nobody got the lock.
     pub(super) rivals: bool,
 }
 
 impl Busy {
-    /// The first seat that is held by others.
+    /// The first seat that others hold.
     pub(super) fn first(&self) -> usize {
         self.seats.first().map_or(0, |(seat, _)| *seat)
     }
 }
 
 impl Stage {
-    /// The stages of a plan; and how long nobody else may hold once everything is held, if no single claim can ensure
-    /// that.
+    /// The stages of a plan. Also returns for how long nobody else may hold once everything is held, if no single claim
+    /// can ensure that.
     pub(super) fn of_plan(
         plan: &Plan,
         options: &Options,
@@ -134,7 +136,7 @@ impl Stage {
                 let shared = quorum.and_then(|_| seats.first().map(|seat| seat.owner));
                 let mut seat = Seat::new(target, shared, &options, &mut owners)?;
                 if several || options.min_replicas > 0 {
-                    // A part that is released early starts no cooldown; only the complete hold does.
+                    // If a part is released before everything is held, no cooldown starts.
                     seat.terms.min_hold = None;
                 }
                 seat.terms.wait_until =
@@ -166,7 +168,7 @@ impl Stage {
         Ok((made, options.min_hold.filter(|_| deferred)))
     }
 
-    /// Its names, each to be acquired by itself.
+    /// One stage for each of its names, to acquire them one after the other.
     pub(super) fn apart(&self) -> impl DoubleEndedIterator<Item = Arc<Self>> {
         let alone = |seat: &Seat| {
             Arc::new(Self {
@@ -235,7 +237,7 @@ impl Stage {
         &self.first().engine.requester.clock
     }
 
-    /// How many of its clients may be closed while it can still be acquired.
+    /// How many of its clients may be closed at most if it is to be acquired.
     pub(super) fn may_be_closed(&self) -> usize {
         self.quorum
             .map_or(0, |quorum| quorum.servers() - quorum.size())
@@ -325,8 +327,8 @@ impl Stage {
         }
     }
 
-    /// New claims for seats that one script asks for. They exist, with the duty to release them, before anything is
-    /// sent.
+    /// Makes new claims for the seats, which one script asks for. The claims, and the duty to release them, exist before
+    /// anything is sent.
     pub(super) fn arm(&self) -> Unreleased {
         let engine = &self.first().engine;
         let arm = |seat: &Seat| {

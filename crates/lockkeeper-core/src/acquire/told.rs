@@ -1,4 +1,4 @@
-//! What observers are told of an acquisition: once that it begins, at most once that it waits, and once how it ended.
+//! Reports an acquisition to observers: once that it begins, at most once that it waits, and once how it ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::acquire::stage::{Seat, Stage};
 use crate::seam::observer::{AcquisitionEvent, AcquisitionOutcome};
 
-/// The names of an acquisition whose observers must be told how it ends; empty if nobody observes.
+/// The names of an acquisition whose end must still be reported to observers; empty if nobody observes.
 #[derive(Default)]
 pub(super) struct Told(Vec<Name>);
 
@@ -29,8 +29,8 @@ impl Name {
 }
 
 impl Told {
-    /// Reports that an acquisition of these stages begins. For several servers, the observer of the first client is
-    /// told.
+    /// Reports that an acquisition of these stages begins. For a lock on several servers, it reports to the observer of
+    /// the first client.
     pub(super) fn begin(stages: &[Arc<Stage>]) -> Self {
         let mut told = Vec::new();
         for stage in stages {
@@ -50,7 +50,7 @@ impl Told {
         Self(told)
     }
 
-    /// Whether an observer must still be told of the end.
+    /// Whether the end must still be reported to an observer.
     pub(super) const fn is_heard(&self) -> bool {
         !self.0.is_empty()
     }

@@ -1,9 +1,9 @@
-//! Waiting for the turn to ask again: a place in the local queue of the name that others hold; for a lock on several
-//! servers, one place for each.
+//! Waiting for the turn to ask again: a place in the local queue of a name that others hold; for a lock on several
+//! servers, one place for each server.
 //!
-//! With several servers, ask again only when enough of them have sent messages that a majority may be free. A message
-//! from a single server seldom means that: competing callers take and release claims on a minority in vain, and every
-//! release is told to all waiters.
+//! With several servers, a waiter asks again only when enough of them have sent messages that a majority may be free. A
+//! message from a single server seldom means that: competing callers take and release claims on a minority in vain, and
+//! every release sends a message to all waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use crate::words::moment::Moment;
 use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
-/// How long messages of some servers wait for those of the others, at most: a holder releases all servers one after
-/// the other, and a round in between would find the rest still held. If all have told, there is no such wait, unless
-/// there is a crowd.
+/// How long to wait at most for the messages of the remaining servers once some have sent theirs: a holder releases the
+/// servers one after the other, and a round in between would find the rest still held. There is no such wait if all
+/// servers have sent messages, unless there is a crowd.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// How long a client assumes that there is a crowd after competing callers have kept a claim from a majority: waiters
-/// that are told together then do not ask together. It covers many hand-overs of a contended lock, and is over soon
-/// after the crowd is gone.
+/// How long a client assumes that there is a crowd after competing callers have kept a claim from a majority. During
+/// this time, waiters that receive a message together do not ask together. It covers many hand-overs of a contended
+/// lock, and is over soon after the crowd is gone.
 const CROWD: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
@@ -49,7 +49,7 @@ pub(super) struct Watch {
     looking: Vec<bool>,
     /// The servers that granted nothing in the last round, because others held or they were quarantined.
     shut: Vec<bool>,
-    /// The pauses before a round for which fewer servers than a majority give a reason.
+    /// The pauses before a round, if fewer servers than a majority have sent messages.
     doubts: Pauses,
     /// The source of jitter.
     random: fastrand::Rng,
@@ -63,7 +63,7 @@ impl Turn {
         stage.is_crowded().then(|| Self::new(stage, None))
     }
 
-    /// The turn after one that was used in vain, or the first turn.
+    /// The turn after an attempt that found others holding, or the first turn.
     pub(super) fn after(turn: Option<Self>, stage: &Stage, busy: &Busy) -> Self {
         let mut turn = match turn {
             Some(Self::One(place)) => {
@@ -102,21 +102,21 @@ impl Turn {
         }
     }
 
-    /// The servers were unreachable for too long: all waiters here whose patience is over give up.
+    /// The server was unreachable for too long: all local waiters with no more patience than this one give up together.
     pub(super) fn unreachable(&self, error: &StoreError) {
         if let Self::One(place) = self {
             place.unreachable(error);
         }
     }
 
-    /// There is nothing to wait for any more: all waiters here are told.
+    /// There is nothing to hold any more: all local waiters that were here before the poll stop waiting.
     pub(super) fn done(&self, record: &Arc<Record>) {
         if let Self::One(place) = self {
             place.done(record);
         }
     }
 
-    /// This waiter holds, at least for the rest of its lease.
+    /// This waiter holds now, until its lease ends if nothing else happens.
     pub(super) fn granted(self, stage: &Stage, hold: &Hold) {
         match self {
             Self::One(place) => {
@@ -157,8 +157,8 @@ impl Watch {
         }
     }
 
-    /// Whether a majority may be free if these servers have reported a change since the last round. A server that
-    /// does not allow its user to subscribe may always be free.
+    /// Whether a majority may be free if these servers have reported a change since the last round. A server on which
+    /// the client may not subscribe always counts as possibly free.
     fn may_be_free(&self, told: &[usize]) -> bool {
         let shut = |number: &usize| {
             self.shut[*number] && self.places[*number].is_some() && !told.contains(number)
@@ -167,9 +167,13 @@ impl Watch {
         !self.quorum.is_prevented(shut)
     }
 
-    /// Waits until it is this waiter's turn to ask: a majority has sent messages, or the holders' leases are over;
-    /// or, after a pause that grows each time, fewer have sent messages and a majority may be free. If only some
-    /// have, or there is a crowd, it waits a moment longer.
+    /// Waits until it is this waiter's turn to ask. That is when:
+    ///
+    /// - a majority of servers has sent messages;
+    /// - the holders' leases are over;
+    /// - fewer servers have sent messages, but a majority may be free, and a pause is over that grows each time.
+    ///
+    /// If not all servers have sent messages, or there is a crowd, it waits a moment longer.
     async fn turn(&mut self, stage: &Stage) -> Result<()> {
         let clock = Arc::clone(stage.clock());
         let turns = self.places.iter().enumerate();
@@ -180,7 +184,7 @@ impl Watch {
         let (mut told, mut refused) = (Vec::new(), Vec::new());
         let mut pause = None;
         while !self.quorum.is_reached(told.len()) {
-            // If no server is left to hear from, there is no other reason to ask.
+            // If no server is left that could send a message, only the pause leads to another round.
             let may_be_free = !told.is_empty() && self.may_be_free(&told);
             if pause.is_none() && (may_be_free || turns.is_empty()) {
                 pause = Some(clock.now().after(self.doubts.next()));
@@ -242,7 +246,7 @@ impl Watch {
         self.look_at = busy.until;
     }
 
-    /// This waiter holds, for this long if nothing else happens.
+    /// This waiter holds now, for this long if nothing else happens.
     fn granted(self, stage: &Stage, remaining: Duration) {
         for (seat, place) in stage.seats.iter().zip(self.places) {
             if let Some(place) = place {

@@ -18,7 +18,8 @@ use crate::seam::clock::sleep_until;
 use crate::words::answer::Verb;
 use crate::words::error::{Error, Result};
 
-/// The longest extra wait, µs, after a holder's lease has ended, so that waiters of many clients do not ask all at once.
+/// The longest extra wait, in µs, after a holder's lease has ended, so that waiters of many clients do not all ask at
+/// once.
 const JITTER_MICROS: u64 = 50_000;
 
 impl Acquisition {
@@ -29,12 +30,12 @@ impl Acquisition {
         if let Some(hold) = self.in_line(&stage, &mut told).await {
             return Ok(hold);
         }
-        // If others of this client wait already, they ask for all. Nobody overtakes them, except an acquisition whose
-        // owner already holds.
+        // If other acquisitions of this client already wait, one of them polls for all. No other may overtake them,
+        // except one whose owner already holds.
         let mut turn = Turn::behind_others(&stage);
         loop {
             if stage.queues() && self.is_too_late(&stage) {
-                // The caller limits the wait and reports the end.
+                // The caller has the same time limit and reports the timeout.
                 std::future::pending::<()>().await;
             }
             if let Some(turn) = &mut turn {
@@ -100,7 +101,7 @@ impl Acquisition {
         }
     }
 
-    /// The claim of a stage with one seat, made if there is none.
+    /// The claim of a stage with one seat; makes one if there is none.
     pub(super) fn only_claim(&mut self, stage: &Stage) -> Option<Arc<Part>> {
         if self.claims.is_empty() {
             self.claims.push(stage.arm());
@@ -108,9 +109,10 @@ impl Acquisition {
         self.claims.first().and_then(Unreleased::first).cloned()
     }
 
-    /// Asks until there is an answer. Gives up after `tries` requests, or when patience with the servers has run out.
+    /// Asks until there is an answer. Gives up after `tries` requests, or when the servers have been silent for as long as
+    /// the stage's patience.
     ///
-    /// Boxed: a waiting acquisition need not have room for a request all the time.
+    /// Boxed, so that an acquisition needs no memory for a request while it waits.
     pub(super) fn look(&mut self, tries: Option<u32>) -> BoxFuture<'_, Result<Asked>> {
         Box::pin(self.ask_until_answered(tries))
     }
@@ -118,7 +120,7 @@ impl Acquisition {
     async fn ask_until_answered(&mut self, tries: Option<u32>) -> Result<Asked> {
         let stage = self.stage();
         let clock = Arc::clone(stage.clock());
-        // With one server, counted from the first request; with several, from when too few answer.
+        // When patience ends. With one server it counts from the first request; with several, from when too few answer.
         let mut patience = stage
             .quorum
             .is_none()
@@ -148,7 +150,7 @@ impl Acquisition {
                     return Err(error);
                 }
                 if let Some(end) = too_late {
-                    // A wait lasts as long as the caller said.
+                    // Do not fail before the caller's time limit.
                     if tries.is_none() {
                         sleep_until(&clock, end).await;
                     }
@@ -205,7 +207,8 @@ impl Acquisition {
                 let nothing_there =
                     parts.all(|part| part.claim().release_needed() == ReleaseNeeded::None);
                 if needs > 1 && !nothing_there {
-                    // The abandoned request may have acquired these claims in part; they must not outlive the wait.
+                    // An earlier request without an answer may have acquired some of these claims; they must not outlive the
+                    // wait.
                     self.claims.clear();
                 }
                 let now = stage.clock().now();

@@ -1,25 +1,25 @@
-//! What to know about a server before locks are kept on it, and what to do.
+//! Advice about a server: what endangers locks on it, and what to do about that.
 
 use crate::admin::listing::ServerFacts;
 
 /// The oldest versions that support what the scripts need.
 const OLDEST: [(&str, [u64; 2]); 2] = [("redis", [6, 2]), ("valkey", [7, 2])];
 
-/// One fact to know about a server, in one sentence; see [`ServerFacts::advice`].
+/// One problem of a server and what to do about it, in one sentence; see [`ServerFacts::advice`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Advice {
     /// The topic: `server`, `role`, `eviction` or `persistence`.
     pub about: &'static str,
-    /// Whether locks do not work on this server. Otherwise they work, but may be lost.
+    /// True if locks do not work on this server. Otherwise they work, but may be lost.
     pub grave: bool,
     /// What is wrong, and what to do about it.
     pub text: String,
 }
 
 impl ServerFacts {
-    /// Returns advice about a server with these facts; facts that the server does not report give none. Clients log
-    /// it as warnings when they connect, and `lockkeeper doctor` shows it.
+    /// Returns advice about a server with these facts. A fact that the server does not report gives no advice. Clients
+    /// log the advice as warnings when they connect, and `lockkeeper doctor` shows it.
     ///
     /// # Examples
     ///

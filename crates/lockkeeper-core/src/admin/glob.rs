@@ -2,8 +2,9 @@
 
 /// Whether all of `text` matches.
 ///
-/// If a `*` matched too little, it is tried again with one byte more. Only the last `*` is: what stands before it has
-/// matched as early as it can. So the time is at most the product of both lengths.
+/// If the rest of the pattern does not match, the last `*` tries again with one byte more. Earlier `*` need no second
+/// try, because everything before the last one has matched as early as possible. So the time is at most proportional to
+/// the product of both lengths.
 #[must_use]
 pub fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     // The rest of the pattern after the last `*`, and where in the text it was last tried.

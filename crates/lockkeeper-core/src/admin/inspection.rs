@@ -1,5 +1,5 @@
-//! What people and tools, not holders, do with a name: inspect it, ask its holders to release it, take it by force.
-//! This works on names of every kind.
+//! What people and tools do with a name that they need not hold: inspect it, ask its holders to release it, take it by
+//! force. This works for names of every kind.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::words::record::Record;
 use crate::words::store_error::{Outcome, StoreError};
 use crate::words::token::FencingToken;
 
-/// How often a question is sent at most. It may be repeated: run twice, each has the same effect as once.
+/// How often a question is sent at most. Repeating it is harmless: each has the same effect run twice as run once.
 const TRIES: usize = 2;
 
-/// What is asked about a name, as errors name it.
+/// The questions about a name, as errors call them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Question {
     Inspect,
@@ -61,30 +61,34 @@ impl Question {
     }
 }
 
-/// What a name holds, at the moment when the server was asked.
+/// Who holds and waits for a name, at the moment when the server was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The name.
     pub name: String,
-    /// The kind of the lock; `None` if nobody holds it and it is not in its cooldown, because a free name has no
-    /// kind. For other libraries: `foreign` for a value that they wrote, `redisson` for a hash of Redisson's.
+    /// The kind of the lock. `None` if nobody holds it and it is not in its cooldown, because a free name has no kind.
+    /// If another library holds it: `redisson` for a hash of Redisson's, `foreign` for any other value.
     pub kind: Option<String>,
-    /// The fencing token of the holders. `None` if nobody holds, if it is a latch, if another library holds, or if
-    /// the holders do not all share one: reads that began inside a write and outlived it have the token of the write.
+    /// The fencing token of the holders. `None` if nobody holds, if it is a latch, if another library holds, or if the
+    /// holders do not all have the same token: a read that began inside a write and outlived it keeps the token of the
+    /// write.
     pub token: Option<FencingToken>,
-    /// The claims that hold or keep others out, the one with most time left first.
+    /// The claims that hold or are in their cooldown; the one with most time left comes first.
     pub holders: Vec<Holder>,
     /// For a semaphore that is held: how many permits there are. For a latch: how many counts open it.
     pub limit: Option<u32>,
-    /// How many claims wait. For kinds without a queue: how many clients listen for a wake, however many waiters each
-    /// has, and for up to 5 s after the last one has stopped waiting. `None` if the server does not say. Valkey 9.1
-    /// reports a wrong number when exactly eight clients listen.
+    /// How many claims wait; `None` if the server does not say.
+    ///
+    /// For kinds without a queue, this is how many clients listen for a wake, however many waiters each has. A client
+    /// counts for up to 5 s after its last waiter has stopped waiting. Valkey 9.1 reports a wrong number when exactly
+    /// eight clients listen.
     pub waiters: Option<u64>,
 }
 
 impl Inspection {
-    /// The inspection of a name that nobody holds or waits for: for tests of your own code, which can set the fields.
+    /// The inspection of a name that nobody holds or waits for, for tests of your own code. Set the fields as the test
+    /// needs.
     ///
     /// # Examples
     ///
@@ -191,8 +195,8 @@ async fn waiting_claims(engine: &Engine, name: &Name, most: u32) -> Result<Vec<S
     Ok(claims.map(str::to_owned).collect())
 }
 
-/// Who holds a name, apart from the claims in `own`, if the server says so within this time; half of it is for the
-/// holder's label and note.
+/// Who holds a name, apart from the claims in `own`, if the server answers within this time; half of it is reserved for
+/// the holder's label and note.
 pub(crate) async fn in_the_way(
     engine: &Engine,
     protocol: &dyn Protocol,
@@ -261,8 +265,8 @@ fn kind_of(told: &str) -> String {
     kind.unwrap_or(FOREIGN).to_owned()
 }
 
-/// The text by which people and [`force_release`] know a claim: the claim itself, or if it is not printable text, as
-/// with other libraries, its bytes in hex.
+/// The text that stands for a claim in inspections and for [`force_release`]: the claim itself, or its bytes in hex if
+/// it is not printable text, as other libraries' claims may be.
 fn name_of(claim: &[u8]) -> String {
     match std::str::from_utf8(claim) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
@@ -384,7 +388,7 @@ pub(super) async fn ask(
     Ok((of_its_kind(name, question, reply)?, doubt))
 }
 
-/// The reply, unless it says that the name holds something else.
+/// The reply, or an error if it says that the name holds something else.
 pub(super) fn of_its_kind(name: &Name, question: Question, reply: Reply) -> Result<Reply> {
     if reply.status() == Status::WrongKind {
         return Err(Error::WrongKind {
@@ -396,8 +400,9 @@ pub(super) fn of_its_kind(name: &Name, question: Question, reply: Reply) -> Resu
     Ok(reply)
 }
 
-/// Sends a question until it is answered, at most `TRIES` times. Besides the answer it returns why an earlier request
-/// got none, if that one may have been executed. Closing the client stops it: a question has no claim to release.
+/// Sends a question until there is an answer, at most `TRIES` times. Besides the answer it returns why an earlier
+/// request got none, if that request may have been executed. Closing the client stops it at once, because a question
+/// has no claim to release.
 pub(crate) async fn put(
     engine: &Engine,
     item: impl Fn() -> ScriptCall,
@@ -472,7 +477,7 @@ pub(crate) async fn queue(
     Ok((length, first))
 }
 
-/// The stored outcome of work that is done once; `forget` deletes it if it has that token.
+/// The stored outcome of work that is done once. With `forget`, deletes it first if it has that token.
 pub(crate) async fn record(
     engine: &Engine,
     protocol: &dyn Protocol,

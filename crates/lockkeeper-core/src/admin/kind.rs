@@ -1,5 +1,5 @@
-//! What people and tools do with a lock of a known kind: with the scripts of all kinds, or with its own if another
-//! library can hold such names too.
+//! What people and tools do with a lock of a known kind. The scripts are the same for all kinds, except for a kind whose
+//! names another library can hold too: it has scripts of its own.
 
 use crate::admin::inspection::{self, Inspection, Question};
 use crate::engine::Engine;
@@ -60,7 +60,7 @@ pub(crate) async fn of_kind(
     Ok(reply)
 }
 
-/// The same for a request that must not be executed twice: it is sent once.
+/// Like [`of_kind`], for a request that must not be executed twice: it is sent once.
 pub(crate) async fn of_kind_once(
     engine: &Engine,
     protocol: &dyn Protocol,

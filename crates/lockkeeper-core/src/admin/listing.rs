@@ -15,16 +15,18 @@ use crate::words::error::{Error, Result};
 use crate::words::name;
 use crate::words::name::Name;
 
-/// How many keys the server examines for one page: this takes some 100 µs, during which it serves nobody else.
+/// How many keys the server examines for one page. That takes some 100 µs, during which it serves nobody else.
 const PAGE: &str = "500";
 
 /// The names that match a pattern and are in use, page by page; made by [`Client::names`](crate::Client::names).
 ///
-/// One page occupies the server only for as long as some hundred keys take. A name that is in use during the whole
-/// listing is found; one that comes into use or becomes free meanwhile may or may not be. A name whose several
-/// holders or waiters have all died can be listed for up to 20 minutes, or for the longest of their leases. A page
-/// may be empty, and a name may be on several pages. In a cluster, the servers that had the keys at the start are
-/// asked one after the other, so a name that moves from one to another meanwhile may be missed.
+/// For each page the server examines only some hundred keys, so a listing does not block other clients for long. A page
+/// may be empty, and a name may be on several pages.
+///
+/// A name that is in use during the whole listing is found. A name that comes into use or becomes free meanwhile may or
+/// may not be found. If a name had several holders or waiters and all have died, it can be listed for up to 20 minutes,
+/// or for the longest of their leases. In a cluster, the listing asks the servers that had the keys at the start, one
+/// after the other, so it may miss a name that moves from one to another meanwhile.
 pub struct Names {
     engine: Arc<Engine>,
     pattern: String,
@@ -50,9 +52,9 @@ impl Names {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the server refuses or does not answer: call it again to continue from there.
-    /// [`Error::Config`] if the pattern ends inside brackets or after a backslash, before anything is sent.
-    /// [`Error::Closed`] if the client is closed.
+    /// - [`Error::Backend`] if the server refuses or does not answer: call it again to continue from there;
+    /// - [`Error::Config`] if the pattern ends inside brackets or after a backslash; then nothing was sent;
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -106,8 +108,8 @@ impl fmt::Debug for Names {
     }
 }
 
-/// Whether a pattern ends inside brackets or after a backslash. Redis accepts that, but would read what is appended
-/// to it as part of the pattern.
+/// Whether a pattern ends inside brackets or after a backslash. Redis accepts that, but would treat a text appended to
+/// it as part of the unfinished element.
 fn is_unfinished(pattern: &str) -> bool {
     let mut rest = pattern.as_bytes();
     let mut bracket = false;
@@ -135,7 +137,7 @@ fn whole_keys(namespace: &str, pattern: &str) -> String {
 }
 
 /// Facts about a server; see [`Client::server_facts`](crate::Client::server_facts). A fact that the server does not
-/// report is `None`: not every user may ask, and an in-process server reports none.
+/// report is `None`: not every user may ask, and an in-process server reports no facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
@@ -169,7 +171,8 @@ pub(crate) async fn server_facts(engine: &Engine) -> Result<ServerFacts> {
 }
 
 impl ServerFacts {
-    /// Reads the output of `INFO` of a server whose clock shows this time; also for tests of your own code.
+    /// Reads the facts from the output of `INFO`; `clock` is the time of the server's clock. Also for tests of your own
+    /// code.
     ///
     /// # Examples
     ///

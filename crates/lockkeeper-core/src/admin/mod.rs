@@ -1,4 +1,4 @@
-//! What people and tools do with locks: inspect, list, check rights, give advice.
+//! For people and tools: inspect and list locks, check rights, give advice.
 
 pub(crate) mod advice;
 #[doc(hidden)]

@@ -8,13 +8,13 @@ use crate::seam::protocol::Protocol;
 use crate::seam::store::Value;
 use crate::words::error::{Error, Result};
 
-/// The limit of a semaphore and how many of its permits are held, while anybody holds or waits.
+/// The permits of a semaphore: its limit, and how many are held. It exists while anybody holds or waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Permits {
     /// The limit.
     pub limit: u32,
-    /// How many permits are held: more than the limit, if the limit was lowered.
+    /// How many permits are held. After the limit was lowered, this may be more than the limit.
     pub held: u32,
     /// How many claims wait for permits.
     pub waiters: u64,

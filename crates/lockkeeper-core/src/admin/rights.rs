@@ -1,4 +1,4 @@
-//! The rights that a server gives its user, and whether they are enough for locks.
+//! Checks whether the rights of the client's user are enough for locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::words::rules::CLIENTS;
 /// How many commands the script asks about for the key.
 const COMMANDS_ABOUT_KEYS: usize = 6;
 
-/// The question, without the engine, so that it keeps no client alive.
+/// The question to the server. It does not contain the engine, so that it keeps no client alive.
 pub(crate) struct Question {
     requester: Arc<Requester>,
     timeout: Duration,
@@ -78,7 +78,7 @@ impl Question {
                 }
             }
         }
-        // A user that may do nothing with this key may be one for other names.
+        // A user without any right to this key may have rights to other names.
         if about_keys.len() < COMMANDS_ABOUT_KEYS {
             rules.extend(about_keys);
         }

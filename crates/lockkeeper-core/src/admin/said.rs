@@ -14,7 +14,7 @@ use crate::words::error::Result;
 use crate::words::name::Name;
 use crate::words::owner::Owner;
 
-/// How many claims of one client one script asks about.
+/// How many labels and notes of one client one script asks for.
 const ASKED_TOGETHER: usize = 100;
 
 /// The labels and notes that are stored under the keys of clients and claims.
@@ -25,7 +25,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// The labels and notes of these claims. Each client is asked about once for a hundred claims.
+    /// Reads the labels and notes of these claims, with one request per client and a hundred of them.
     pub(super) async fn by(
         engine: &Engine,
         name: &Name,
@@ -78,7 +78,7 @@ impl Said {
     }
 }
 
-/// A label, cut to the length that a client may write: longer ones come from somebody else.
+/// A label, cut to the length that a client may write. Only another program can have written a longer one.
 fn as_label(text: &str) -> String {
     if text.len() <= LONGEST_LABEL {
         return text.to_owned();

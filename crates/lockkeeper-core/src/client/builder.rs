@@ -29,37 +29,38 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sets the prefix of every name, with a colon after it (default `lockkeeper`). It may contain neither a colon
-    /// nor a brace, so that two namespaces never share a key. If it is empty, names are used as keys unchanged, as
-    /// other libraries' locks do, and can then collide with the keys of any namespace.
+    /// Sets the prefix of every name (default `lockkeeper`); a colon separates the two. It may contain neither a colon
+    /// nor a brace, so that two namespaces never share a key. If it is empty, the names themselves are the keys, as in
+    /// other libraries, and can collide with the keys of any namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
     }
 
-    /// Sets the length of a lease (default 30 s), which is how long a crashed holder keeps others out.
+    /// Sets the length of a lease (default 30 s). After a crash of the holder, the lock stays unavailable for up to this
+    /// long.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// Sets how long a waiter in a queue counts as alive after each of its heartbeats (default 10 s); it sends one
-    /// every third of this. A dead waiter at the head of the queue delays the others for that long.
+    /// Sets how long a waiter in a queue counts as alive after each of its heartbeats (default 10 s). It sends a
+    /// heartbeat every third of this time. A dead waiter at the head of the queue delays the others for this long.
     pub fn waiter_ttl(mut self, ttl: Duration) -> Self {
         self.settings.waiter_ttl = ttl;
         self
     }
 
-    /// Sets which fraction of its ttl passes before a lease is renewed: about one `fraction`th (default 3, so a
-    /// third). Renewals that are sent together may go out a little sooner, and after a failure the next one is sent
-    /// twice as soon. From 2 (or a lease would end before it is renewed) to 100.
+    /// Sets how often a lease is renewed within its ttl: about every `fraction`th of the ttl (default 3: a third). It
+    /// must be from 2 to 100; with 1, a lease would end before it is renewed. Renewals that are sent together may go out
+    /// a little sooner, and after a failure the next one is sent twice as soon.
     pub fn renewal_fraction(mut self, fraction: u32) -> Self {
         self.settings.renewal_fraction = fraction;
         self
     }
 
-    /// Sets how much earlier a lease ends for its holder than on the server (default 1 % of the ttl + 5 ms). It must
-    /// cover how much faster than this machine's clock the server's clock may run within one ttl.
+    /// Sets how much earlier a lease ends for its holder than on the server (default 1 % of the ttl + 5 ms). The margin
+    /// must cover the time that the server's clock may gain on this machine's clock within one ttl.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.settings.margin = Some(margin);
         self
@@ -78,9 +79,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how often the client polls a name that another library holds, at least 1 ms (default 100 ms, plus up to
-    /// 50 ms at random so that clients do not poll together). Polling is needed because that library wakes no waiter
-    /// when it releases. One of a client's waiters polls for all of them. Names that Lockkeeper holds are not polled.
+    /// Sets how often the client polls a name that another library holds (default 100 ms, at least 1 ms). Up to 50 ms
+    /// are added at random, so that clients do not poll together. Polling is needed because that library wakes no
+    /// waiter when it releases. One of a client's waiters polls for all of them. Names that Lockkeeper holds are not
+    /// polled.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.settings.poll_every = interval;
         self
@@ -90,9 +92,9 @@ impl ClientBuilder {
     /// for (default `false`). Then a release by another library, or the end of its lease, wakes a waiter within one
     /// round trip.
     ///
-    /// The server must be configured to send them, `notify-keyspace-events Kgx`, and the client must be allowed to
-    /// subscribe to `__keyspace@<database>__:<name>`. Otherwise, in a cluster and on `memory://`, this has no effect.
-    /// [`poll_every`](Self::poll_every) continues in any case.
+    /// Configure the server to send them, with `notify-keyspace-events Kgx`, and allow the client's user to subscribe
+    /// to `__keyspace@<database>__:<name>`. Without these, in a cluster and on `memory://`, this setting has no effect.
+    /// Polling as by [`poll_every`](Self::poll_every) continues in any case.
     pub fn keyspace_notifications(mut self, listens: bool) -> Self {
         self.settings.keyspace_notifications = listens;
         self
@@ -127,15 +129,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Returns the [label](Self::label) that the client will have, if any. For code that makes the store, which can
-    /// give its connections the same label.
+    /// Returns the [label](Self::label) that the client will have, if any. Code that makes the store can give its
+    /// connections the same label.
     pub fn client_label(&self) -> Option<Arc<str>> {
         self.settings.label()
     }
 
-    /// Sets a name for the server or cluster behind this client: the same in every process, and different from all
-    /// others. A multi-lock over several servers acquires its members in the order of these names, whatever order
-    /// they are listed in, so that two processes never wait for each other for ever. Nothing else needs it.
+    /// Sets a name for the server or cluster behind this client. Use the same name in every process, and a different
+    /// one for every other server. You need it only for a multi-lock over several servers: it acquires its members in
+    /// the order of these names, however they are listed, so that two processes never wait for each other for ever.
     pub fn store_name(mut self, name: impl Into<String>) -> Self {
         self.settings.store_name = Some(name.into().into());
         self
@@ -148,7 +150,7 @@ impl ClientBuilder {
     }
 
     /// Derives the client's uuid, claims and jitter from a seed, so that a test can be repeated exactly. Two clients
-    /// with one seed must never share a server.
+    /// with the same seed must never share a server.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.seed = Some(seed);
         self

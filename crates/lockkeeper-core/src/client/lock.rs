@@ -60,13 +60,13 @@ pub trait Lock: Clone + fmt::Debug + Send + Sync + 'static {
         Acquire::new(self.plan())
     }
 
-    /// Returns the name of the lock; for several locks together, all their names.
+    /// Returns the name of the lock; for several locks acquired together, all their names.
     fn name(&self) -> String {
         self.plan().name()
     }
 
-    /// Shows who holds the lock. A lock on one server gives one result, several locks give one for each name, and a
-    /// lock on several servers gives one for each server.
+    /// Shows who holds the lock. There is one result for a lock on one server, one for each name if there are several
+    /// locks, and one for each server if the lock is on several servers.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Target {
         Self::of(&client.engine, name, |name| Ok(protocol(name)))
     }
 
-    /// Like `new`, for a kind that takes more than a name. If `protocol` fails, the first acquisition reports its
+    /// Like `new`, for a kind with more settings than a name. If `protocol` fails, the first acquisition reports its
     /// error.
     pub fn checked<P: Protocol>(
         client: &Client,
@@ -111,8 +111,8 @@ impl Target {
         inspection::queue(&self.engine, &**self.protocol()?, owner).await
     }
 
-    /// Returns how many permits there are and how many are held, for a kind with permits. With a `limit`, it first
-    /// sets that limit. `None` if nobody holds or waits: then the next client sets the limit.
+    /// Returns how many permits there are and how many are held, for a kind with permits. With a `limit`, it sets that
+    /// limit first. Returns `None` if nobody holds or waits: then the next client sets the limit.
     ///
     /// # Errors
     ///
@@ -120,13 +120,13 @@ impl Target {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, but a limit that was sent may have been set.
+    /// Cancel safe, but if you drop the future, the limit may or may not have been set.
     pub async fn permits(&self, limit: Option<u32>) -> Result<Option<Permits>> {
         permits::limit(&self.engine, &**self.protocol()?, limit).await
     }
 
     /// Returns the stored outcome of the work of this name, for a kind that stores one; `None` if nothing is stored.
-    /// With `forget`, it deletes the outcome that has this token, and returns one that was stored since.
+    /// With `forget`, it deletes the outcome with this token, and returns the outcome that was stored since, if any.
     ///
     /// # Errors
     ///
@@ -134,12 +134,12 @@ impl Target {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, but a record that was to be deleted may be gone.
+    /// Cancel safe, but if you drop the future, the record may or may not have been deleted.
     pub async fn record(&self, forget: Option<FencingToken>) -> Result<Option<Record>> {
         inspection::record(&self.engine, &**self.protocol()?, forget).await
     }
 
-    /// Sends the server a request that only this kind has and that belongs to no claim. It is sent twice at most, so
+    /// Sends the server a request that only this kind has and that belongs to no claim. It is sent at most twice, so
     /// running it twice must have the same effect as running it once. Errors say that the client "could not `doing`
     /// lock …".
     ///
@@ -160,11 +160,11 @@ impl Target {
         kind::of_kind(&self.engine, protocol, doing, item).await
     }
 
-    /// Like [`ask`](Self::ask), for a request that has another effect each time it is run: it is sent once.
+    /// Like [`ask`](Self::ask), for a request that must not run twice: it is sent once.
     ///
     /// # Errors
     ///
-    /// As for [`Client::inspect`]. [`Error::Backend`](crate::Error::Backend) also if there was no answer, and then the
+    /// As for [`Client::inspect`]. After an [`Error::Backend`](crate::Error::Backend) because there was no answer, the
     /// request may have been executed.
     ///
     /// # Cancel safety
@@ -180,7 +180,7 @@ impl Target {
         kind::of_kind_once(&self.engine, protocol, doing, item).await
     }
 
-    /// Subscribes to the channel of the name, and reports every message from now on.
+    /// Subscribes to the channel of the name. The [`Watch`] reports the messages that arrive from now on.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl Target {
         Watch::new(&self.engine, &self.protocol()?.channel())
     }
 
-    /// Returns who waits for the lock, if its kind has a queue, like [`Client::waiters`].
+    /// Returns the first `most` waiters for the lock, if its kind has a queue, like [`Client::waiters`].
     ///
     /// # Errors
     ///
@@ -250,7 +250,7 @@ impl Hold {
         engine.settings.label()
     }
 
-    /// Runs a script of the lock's own kind for its claim, twice at most; like [`Target::ask`].
+    /// Runs a script of the lock's own kind for its claim, at most twice, like [`Target::ask`].
     ///
     /// # Errors
     ///
@@ -300,7 +300,7 @@ impl Plan {
 
 impl Majority {
     /// A lock called `name` on the servers of these clients. `protocol` makes its kind's protocol from the checked
-    /// name and the longest ttl in use, which here is the longest of the clients' own.
+    /// name and the longest ttl in use, which is at first the longest of the clients' default ttls.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ use crate::words::error::{Error, Result};
 use crate::words::holder::Waiter;
 use crate::words::owner::Owner;
 
-/// A client of one deployment, shared by all locks that are made from it. Clones are the same client.
+/// A client of one deployment. All locks that you make from it share it; clones are the same client.
 ///
 /// One client per process and deployment is enough: one task renews all leases, and one connection receives all
 /// messages. When the last clone and the last guard are gone, pending releases are still sent in the background.
@@ -55,15 +55,14 @@ impl Client {
         self.engine.new_owner()
     }
 
-    /// Returns the client's label, which people see: see [`ClientBuilder::label`].
+    /// Returns the client's label, by which people recognise it: see [`ClientBuilder::label`].
     pub fn label(&self) -> Option<Arc<str>> {
         self.engine.settings.label()
     }
 
-    /// Shows who holds the lock called `name`, of any kind, for how long, and how many wait.
+    /// Shows who holds the lock called `name`, for how long, and how many claims wait. It works for every kind.
     ///
-    /// When it returns `Ok`, nothing has changed. The result was true when the server answered, and may be out of
-    /// date.
+    /// It changes nothing. The result was true when the server answered, and may be out of date.
     ///
     /// # Errors
     ///
@@ -97,11 +96,10 @@ impl Client {
         inspection::inspect(&self.engine, &self.engine.name(name)?).await
     }
 
-    /// Returns the first `most` waiters for the lock called `name`, if its kind has a queue, with the next holder
-    /// first. Dead waiters count until they are passed over.
+    /// Returns the first `most` waiters for the lock called `name`, if its kind has a queue. The next holder comes
+    /// first. A dead waiter is listed until the queue passes it over.
     ///
-    /// When it returns `Ok`, nothing has changed. The result was true when the server answered, and may be out of
-    /// date.
+    /// It changes nothing. The result was true when the server answered, and may be out of date.
     ///
     /// # Errors
     ///
@@ -129,7 +127,7 @@ impl Client {
         inspection::waiters(&self.engine, &self.engine.name(name)?, most).await
     }
 
-    /// Returns the owners of the first `most` waiters for a name, in queue order. This is one request, while
+    /// Returns the owners of the first `most` waiters for a name, in queue order. It takes one request;
     /// [`waiters`](Self::waiters) also asks for the label of each client.
     ///
     /// # Errors
@@ -147,8 +145,7 @@ impl Client {
     /// before you ask for the first page.
     ///
     /// Patterns are those of Redis: `*` for anything, `?` for one byte, `[a-c]` for one byte of a range, and `\`
-    /// before a character that is meant literally. The server goes through its keys three times, because names that
-    /// are only read are under another key.
+    /// before a character that is meant literally. A complete listing goes through all keys of the server once.
     ///
     /// # Examples
     ///
@@ -200,20 +197,22 @@ impl Client {
     }
 
     /// Returns the rights that this client's user lacks for locks of all kinds, as the `ACL SETUSER` rules that would
-    /// grant them: `+publish`, `&lockkeeper.client:*`. If the server refuses a command on a channel it does not say
-    /// which of the two is missing, so both rules are returned. Empty if nothing is missing, and for a server before
-    /// Redis 7.0, which cannot be asked.
+    /// grant them, for example `+publish` or `&lockkeeper.client:*`.
     ///
-    /// It does not check commands that only some kinds use, like `GETEX` for the mutex, or key patterns, because a
-    /// user may be limited to some names. A call that is refused for one of these says so. In a cluster one node is
-    /// asked.
+    /// If the server refuses a command on a channel, it does not say which of the two is missing, so both rules are
+    /// returned. The result is empty if nothing is missing, and always for a server before Redis 7.0, because such a
+    /// server cannot be asked.
+    ///
+    /// It does not check commands that only some kinds use, such as `GETEX` for the mutex. Nor does it check key
+    /// patterns, because a user may be limited to some names. If the server refuses a call for one of these reasons,
+    /// that call's error says so. In a cluster, only one node is asked.
     ///
     /// `lockkeeper::connect` calls this once and logs a warning if something is missing.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`](crate::Error::Backend) if the server does not answer, or refuses: this error also tells a
-    /// user who may not run scripts. [`Error::Closed`](crate::Error::Closed) if the client is closed.
+    /// [`Error::Backend`](crate::Error::Backend) if the server does not answer, or refuses, for example because this
+    /// user may not run scripts. [`Error::Closed`](crate::Error::Closed) if the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -242,8 +241,8 @@ impl Client {
         }
     }
 
-    /// Checks [`missing_rights`](Self::missing_rights) in the background, and logs a warning if there are any. It
-    /// does not block, and does not keep the client alive.
+    /// Checks [`missing_rights`](Self::missing_rights) in the background, and logs a warning if any right is missing.
+    /// It does not block, and does not keep the client alive.
     ///
     /// # Panics
     ///
@@ -262,22 +261,22 @@ impl Client {
         }
     }
 
-    /// Asks the holders of the lock called `name` to release it. Returns how many claims that is, 0 if nobody holds
-    /// it.
+    /// Asks the holders of the lock called `name` to release it. Returns how many claims it has asked, 0 if nobody
+    /// holds the lock.
     ///
     /// When it returns `Ok`, those claims are no longer renewed, nobody can re-enter, and a message has been sent to
-    /// their holders; when it arrives, their leases are lost with [`Revoked`](crate::LossReason::Revoked). The lock
-    /// is free when their guards are gone, or at the latest when their leases end. A holder that the message does not
-    /// reach learns of it at its next renewal; one with a fixed lease does not learn of it.
+    /// their holders. When the message arrives, their leases are lost with [`Revoked`](crate::LossReason::Revoked). The
+    /// lock becomes free when their guards are gone, or at the latest when their leases end. If the message does not
+    /// reach a holder, its next renewal tells it; a holder with a fixed lease never learns of it.
     ///
     /// # Errors
     ///
-    /// As for [`inspect`](Self::inspect). For a lock of another library, [`Error::Foreign`](crate::Error::Foreign),
-    /// which says who holds it: that holder cannot be asked.
+    /// As for [`inspect`](Self::inspect). [`Error::Foreign`](crate::Error::Foreign) if another library holds the lock:
+    /// it says who the holder is, which cannot be asked.
     ///
     /// # Cancel safety
     ///
-    /// If you drop the future, the holders may or may not have been told. Calling it again tells them again.
+    /// If you drop the future, the holders may or may not have been asked. Calling it again asks them again.
     ///
     /// # Examples
     ///
@@ -298,20 +297,20 @@ impl Client {
         inspection::revoke(&self.engine, &self.engine.name(name)?).await
     }
 
-    /// Takes the lock called `name` away by force if `claim`, as [`inspect`](Self::inspect) shows it, is one of its
-    /// holders. Returns whether it was.
+    /// Takes the lock called `name` away by force, if `claim` is one of its holders. Pass the claim as
+    /// [`inspect`](Self::inspect) shows it. Returns whether it was a holder.
     ///
     /// When it returns `Ok(true)`, the name is free, and all claims of the same hold are gone. The next holder's
     /// fencing token is larger, as always.
     ///
-    /// **Unsafe for what the lock protects:** the holder may continue to work until it learns of it, by a message, or
-    /// by its next renewal if the message is lost; with a fixed lease, until its deadline. Use it only for a holder
-    /// that is known to be dead; otherwise use [`revoke`](Self::revoke).
+    /// **Unsafe for what the lock protects:** the holder may continue to work until a message tells it of the loss, or
+    /// its next renewal if the message does not arrive; with a fixed lease, until its deadline. Use it only if you
+    /// know that the holder is dead; otherwise use [`revoke`](Self::revoke).
     ///
     /// # Errors
     ///
-    /// As for [`inspect`](Self::inspect). Also [`Error::Backend`](crate::Error::Backend) if the claim is not there
-    /// after an earlier request got no answer: that request may have taken the lock away.
+    /// As for [`inspect`](Self::inspect). Also [`Error::Backend`](crate::Error::Backend) if a first request got no
+    /// answer and a second one does not find the claim: the first may have taken the lock away.
     ///
     /// # Cancel safety
     ///
@@ -340,13 +339,14 @@ impl Client {
     /// Closes the client: waiting acquisitions fail with [`Error::Closed`](crate::Error::Closed), live guards are
     /// lost, pending releases are sent, and connections are closed.
     ///
-    /// A lease whose guard is still alive is not released, because the work under it may not have stopped: it is
-    /// [`Lost`](crate::LossReason::ClientClosed) to its holder and expires on the server. So release guards first. It
-    /// takes at most the client's release timeout, plus one second to disconnect. Closing twice is harmless.
+    /// Release your guards first. A lease whose guard is still alive is not released, because the work under it may
+    /// still be running: the lease is [`Lost`](crate::LossReason::ClientClosed) to its holder and expires on the server.
+    ///
+    /// Closing takes at most the client's release timeout, plus one second to disconnect. Closing twice is harmless.
     ///
     /// # Cancel safety
     ///
-    /// The client is closed once the future has been polled once; if you drop it after that, the rest is done in the
+    /// The first poll of the future closes the client. If you drop the future after that, the rest is done in the
     /// background.
     ///
     /// # Examples

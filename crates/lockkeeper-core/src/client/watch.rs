@@ -10,7 +10,7 @@ use crate::engine::subscriptions::presence::Subscription;
 use crate::seam::clock::sleep_until;
 use crate::words::error::{Error, Result};
 
-/// Receives the messages on the channel of a name, for as long as it lives.
+/// Reports changes to a name. It is subscribed to the name's channel until it is dropped.
 pub struct Watch {
     engine: Arc<Engine>,
     messages: watch::Receiver<()>,
@@ -28,9 +28,9 @@ impl Watch {
         })
     }
 
-    /// Resolves when the state of the name may have changed: a message has arrived since the last call, or may have
-    /// been missed. It also resolves after a third of the waiter ttl without a message; that is the time between two
-    /// heartbeats of a waiter.
+    /// Resolves when the state of the name may have changed: since the last call a message has arrived, or may have been
+    /// missed. Without a message it resolves after a third of the waiter ttl, the time between two heartbeats of a
+    /// waiter.
     ///
     /// # Errors
     ///

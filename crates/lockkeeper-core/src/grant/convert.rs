@@ -1,4 +1,4 @@
-//! Conversion: a hold continues in another mode, with another claim of the same owner, and with nobody in between.
+//! Conversion: a hold continues in another mode, with another claim of the same owner. Nobody else can hold in between.
 
 use std::sync::Arc;
 
@@ -29,17 +29,18 @@ pub enum Converted {
 }
 
 impl Hold {
-    /// Replaces this hold's claim by a new one in another mode of the same name, with another protocol. If the new
-    /// mode excludes everything that the old one does, this hold may stay valid until the answer; otherwise it ends
-    /// before anything is sent.
+    /// Replaces this hold's claim by a new one in another mode of the same name, with another protocol. Set
+    /// `stays_valid` only if the new mode excludes everything that the old one does: this hold then stays valid until the
+    /// answer. Otherwise it ends before anything is sent.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if this lease has ended, here or on the server; [`Error::Backend`] if the server refuses or
-    /// does not answer within the client's release timeout; [`Error::Closed`] if the client is closed. It is also
-    /// `Backend` if the server reports other holders after an earlier request got no answer, because that request may
-    /// still be executed. After an error nothing is held: what the server may still hold is released in the
-    /// background.
+    /// - [`Error::Lost`] if this lease has ended, here or on the server;
+    /// - [`Error::Backend`] if the server refuses or does not answer within the client's release timeout, and also if it
+    ///   reports other holders after an earlier request got no answer, because that request may still be executed;
+    /// - [`Error::Closed`] if the client is closed.
+    ///
+    /// After an error nothing is held: what the server may still hold is released in the background.
     ///
     /// # Cancel safety
     ///
@@ -52,9 +53,9 @@ impl Hold {
         self.ensure_held()?;
         let (old, engine) = self.only_part()?;
         let started = old.now();
-        // If this future is dropped, closing waits for the releases that are posted then. So both claims must be
-        // dropped before the pass, and the old one, which may be valid, must end before anything is sent for the new
-        // one.
+        // If this future is dropped, both claims post releases, and closing the client must wait for these. So both
+        // claims must be dropped before the pass. The old claim may still be valid, so it must end before a release of
+        // the new one is sent.
         let pass = engine.enter()?;
         let mut terms = old.terms;
         (terms.min_hold, terms.max_hold) = (None, None);
@@ -85,8 +86,8 @@ impl Hold {
     }
 }
 
-/// Asks until the server answers, for no longer than `timeout`. Returns the token of the new claim, or `None` if
-/// others hold too.
+/// Asks until the server answers, for at most `timeout`. Returns the token of the new claim, or `None` if others hold
+/// too.
 async fn ask(
     old: &Arc<Part>,
     new: &Arc<Part>,

@@ -24,7 +24,7 @@ use crate::words::error::Result;
 pub trait Guard:
     Deref<Target = Lease> + From<Hold> + Into<Hold> + fmt::Debug + Send + Sync + 'static
 {
-    /// A view of the grant, which may outlive the guard.
+    /// Returns a view of the grant. Its clones may outlive the guard.
     fn lease(&self) -> &Lease {
         self
     }
@@ -36,18 +36,18 @@ pub trait Guard:
     }
 }
 
-/// Marks guards of locks whose waiters queue on the server: only these have `max_queue`.
+/// Marks guards of locks whose waiters queue on the server. Only their acquisitions have `max_queue`.
 pub trait Queued: Guard {}
 
-/// Marks guards of locks that are on one server each: only these have `min_hold` and `min_replicas`.
+/// Marks guards of locks that are on one server each. Only their acquisitions have `min_hold` and `min_replicas`.
 pub trait SingleServer: Guard {}
 
 impl Guard for Hold {}
 impl Queued for Hold {}
 impl SingleServer for Hold {}
 
-/// Declares the guard of a kind, with everything that a guard has: it wraps a [`Hold`](crate::Hold), dereferences to
-/// its [`Lease`](crate::Lease), can be released, and implements the marker traits after the colon.
+/// Declares the guard of a kind. The guard wraps a [`Hold`](crate::Hold), dereferences to its
+/// [`Lease`](crate::Lease), has a `release`, and implements the marker traits after the colon.
 ///
 /// # Examples
 ///
@@ -75,15 +75,17 @@ macro_rules! guard {
         impl $name {
             /// Releases the lock and waits until the server has confirmed it.
             ///
-            /// When it returns `Ok`, the lock is free or already granted to another, or in the state that
-            /// [`Released`]($crate::Released) says.
+            /// When it returns `Ok`, the lock is free, already granted to the next waiter, or in another state that
+            /// [`Released`]($crate::Released) shows.
             ///
             /// # Errors
             ///
-            /// [`Lost`]($crate::Error::Lost) at once if the lease was lost before: treat `Lost` with
-            /// [`Revoked`]($crate::LossReason::Revoked) as "stopped as asked". [`Backend`]($crate::Error::Backend) if
-            /// the server did not confirm within the client's release timeout; for several servers, if no majority
-            /// did. [`Partial`]($crate::Error::Partial) if some of several locks were not released; the others were.
+            /// - [`Lost`]($crate::Error::Lost) at once if the lease was lost before: treat `Lost` with
+            ///   [`Revoked`]($crate::LossReason::Revoked) as "stopped as asked";
+            /// - [`Backend`]($crate::Error::Backend) if the server did not confirm within the client's release
+            ///   timeout; for several servers, if no majority did;
+            /// - [`Partial`]($crate::Error::Partial) if some of several locks were not released; the others were.
+            ///
             /// In every case the guard is gone, and an unconfirmed release is repeated in the background.
             ///
             /// # Cancel safety

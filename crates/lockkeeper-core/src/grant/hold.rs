@@ -23,8 +23,8 @@ use crate::words::token::FencingToken;
 
 /// A held lock with all its parts: kinds wrap it in guards of their own. Dereferences to its [`Lease`].
 ///
-/// Dropping it ends the validity of all its parts at once, before anything is sent, and posts releases, which are
-/// sent in the background. Dropping never blocks, spawns or panics, and works outside of a runtime too.
+/// Dropping it ends the validity of all its parts at once, and then releases them in the background. Dropping never
+/// blocks, spawns or panics, and works outside of a runtime too.
 #[must_use = "dropping a guard releases the lock"]
 pub struct Hold {
     lease: Lease,
@@ -36,8 +36,8 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Begins a hold of these claims, which were granted with these tokens after this wait; `needs` of them must stay
-    /// valid.
+    /// Begins a hold of these granted claims. `tokens` are their tokens, `waited` is how long the acquisition took, and
+    /// `needs` is how many of the claims must stay valid.
     pub(crate) fn begin(
         claims: Vec<Unreleased>,
         tokens: Vec<FencingToken>,
@@ -54,7 +54,7 @@ impl Hold {
         let grant = Grant::new(needs, parts.zip(tokens).collect());
         let mut subscriptions = Vec::new();
         for (place, (engine, part)) in engines().enumerate() {
-            // Messages for the maker of the claim's owner, if that is another client.
+            // Messages about the claim go to the client that made its owner, which may be another.
             let owner = part.id.owner();
             subscriptions.extend(engine.subscriptions.granted(&*part.protocol, owner));
             let token = grant.token(place);
@@ -76,12 +76,12 @@ impl Hold {
         }
     }
 
-    /// Joins holds that were acquired one after the other into one. From now on nobody else may hold any of it for
-    /// `min_hold`.
+    /// Joins holds that were acquired one after the other into one. For `min_hold` from now, nobody else may hold any of
+    /// its locks.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if one of them has been lost meanwhile: then all are released.
+    /// [`Error::Lost`] if one of the holds has been lost meanwhile: then all are released.
     pub(crate) fn join(holds: Vec<Self>, min_hold: Option<Duration>) -> Result<Self> {
         let (mut claims, mut subscriptions, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         for mut hold in holds {
@@ -97,7 +97,7 @@ impl Hold {
             subscriptions,
             span: Span::none(),
         };
-        // A loss from here on ends the whole hold; a loss before is seen now.
+        // A later loss ends the whole hold; this sees an earlier one.
         hold.ensure_held()?;
         if let Some(shortest) = min_hold {
             for part in hold.lease.grant().parts() {
@@ -108,8 +108,8 @@ impl Hold {
         Ok(hold)
     }
 
-    /// Gives the hold a span for its time, as a child of its `caller`'s. The span ends with the hold and records how
-    /// it ended.
+    /// Gives the hold a tracing span as a child of its `caller`'s. The span ends with the hold and records how the hold
+    /// ended.
     pub(crate) fn within_span(mut self, caller: &Span) -> Self {
         let (name, token) = (self.name(), self.fencing_token());
         let note = self.parts_and_engines().next();
@@ -155,23 +155,26 @@ impl Hold {
         }
     }
 
-    /// Releases the lock, in the reverse order of acquiring, and waits until the servers have confirmed it. Every
-    /// part is tried, even if others fail. For a lock on several servers it waits for a majority, and a little for
+    /// Releases the lock, in the reverse order of acquiring, and waits until the servers have confirmed it. It releases
+    /// every part, even if others fail. For a lock on several servers it waits for a majority, and a little longer for
     /// the rest.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lease was lost before; [`Error::Backend`] if the server did not answer within the
-    /// client's release timeout, or, for several servers, which the error names, if no majority did;
-    /// [`Error::Partial`] with those of several locks that were not released. In every case the guard is gone and no
-    /// part is valid any more; unanswered releases are repeated in the background.
+    /// - [`Error::Lost`] if the lease was lost before;
+    /// - [`Error::Backend`] if the server did not answer within the client's release timeout; for a lock on several
+    ///   servers, if no majority did: the error names the servers that failed;
+    /// - [`Error::Partial`] if some of several locks were not released: the error lists these.
+    ///
+    /// In every case the guard is gone and no part is valid any more; unanswered releases are repeated in the background.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: dropping the future has the same effect as dropping the guard.
     pub async fn release(self) -> Result<Released> {
-        // Closing waits for a release in progress, and for those that are posted if this future is dropped: the guard
-        // is dropped before the passes. After closing, the closed store refuses a release.
+        // Closing the client waits for a release in progress. It also waits for the releases that the guard posts if this
+        // future is dropped, so the guard must be dropped before the passes. After closing, the closed store refuses a
+        // release.
         let passes: Vec<_> = self
             .claims
             .iter()
@@ -212,7 +215,7 @@ impl Hold {
         }
     }
 
-    /// The joint outcome of all releases; or those that failed.
+    /// The joint outcome of all releases, or an error with those that failed.
     fn released_all(&self, outcomes: Vec<Option<Result<Released>>>) -> Result<Released> {
         let members = outcomes.len();
         let (mut released, mut failures) = (Released::Free, Vec::new());
@@ -250,7 +253,7 @@ impl Hold {
             let all = needs * 2 - 1;
             return Err(failed_on(self.name(), all, "release", troubles.collect()));
         }
-        // Fewer than a majority had it: somebody else may have held since.
+        // Fewer than a majority still had it: somebody else may have held meanwhile.
         if parts - gone < needs {
             let name = self.name().to_owned();
             let reason = LossReason::Gone;
@@ -269,8 +272,8 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lease was lost before the work was complete: the work was dropped at one of its await
-    /// points, or its result must not be trusted.
+    /// [`Error::Lost`] if the lease was lost before the work was complete: either the work was dropped at one of its await
+    /// points, or you must not trust its result.
     ///
     /// # Cancel safety
     ///
@@ -284,8 +287,8 @@ impl Hold {
         let Err(error) = self.release().await else {
             return Ok(output);
         };
-        // The work was completed while the lease was valid, and the releaser keeps trying. But a lock that was lost
-        // was not held to the end.
+        // The work was completed while the lease was valid, so an unconfirmed release is no failure: it is repeated in
+        // the background. But a lock that was lost was not held to the end.
         match without_losses(error)? {
             error @ (Error::Backend { .. } | Error::Partial { .. }) => {
                 tracing::warn!(%error, "the work is done, but not all of its locks are released yet");
@@ -296,7 +299,8 @@ impl Hold {
     }
 }
 
-/// The error, unless it says that a lock was lost: that one is returned by itself.
+/// Returns the error unchanged, as `Ok`. If it is about several locks and one of them was lost, returns that loss, as
+/// `Err`.
 fn without_losses(error: Error) -> Result<Error> {
     let Error::Partial { members, failures } = error else {
         return Ok(error);

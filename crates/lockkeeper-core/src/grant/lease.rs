@@ -21,14 +21,19 @@ use crate::words::owner::Owner;
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
 
-/// A view of one grant. Clones watch the same grant; none of them ever releases it.
+/// A view of one grant: whether the lock is held, for how long, and with which token. Clones watch the same grant; none
+/// of them ever releases it.
 ///
-/// A lease is valid until a local, monotonic deadline, counted from before the granting or renewing request was sent.
-/// So it ends for its holder before it can end on the server.
+/// A lease is valid until a local, monotonic deadline. The deadline counts from before the granting or renewing request
+/// was sent, so the lease ends for its holder before it can end on the server.
 ///
-/// A grant has parts. A lock on one server has one part, several locks held together have one for each name, and a
-/// lock on several servers has one for each server. The grant is valid while enough parts are: the one, all, or a
-/// majority. When it is lost, none of its parts is renewed any more, and [`Lost`] says which part was lost.
+/// A grant has one or more parts, and is valid while enough of them are:
+///
+/// - a lock on one server has one part;
+/// - several locks held together have one part for each name, and all must be valid;
+/// - a lock on several servers has one part for each server, and a majority must be valid.
+///
+/// When a grant is lost, none of its parts is renewed any more, and [`Lost`] says which part was lost.
 ///
 /// # Examples
 ///
@@ -54,7 +59,7 @@ use crate::words::token::FencingToken;
 #[derive(Clone)]
 pub struct Lease {
     grant: Arc<Grant>,
-    /// The part that this is a view of; `None`: the whole grant.
+    /// The part that this lease shows; `None` for the whole grant.
     place: Option<usize>,
 }
 
@@ -67,14 +72,14 @@ impl Lease {
         &self.grant
     }
 
-    /// The part that it describes when only one can be described.
+    /// The part that this lease shows; for a whole grant, its first part.
     fn part(&self) -> &Arc<Part> {
         self.grant.part(self.place.unwrap_or_default())
     }
 
-    /// Returns a lease for each part, in the order of acquiring: for several locks one for each name, for a lock on
-    /// several servers one for each server that granted it. Each has the part's own name, owner, token and deadline;
-    /// all of them end when the grant ends.
+    /// Returns a lease for each part, in the order of acquiring: one for each of several locks, or one for each server
+    /// that granted a lock on several servers. Each has the part's own name, owner, token and deadline; all of them end
+    /// when the grant ends.
     pub fn parts(&self) -> Vec<Self> {
         let places = 0..self.grant.parts().len();
         let part = |place| Self {
@@ -110,10 +115,11 @@ impl Lease {
         self.part().id.owner()
     }
 
-    /// Returns the number to pass to whatever the lock protects, so that it can refuse an earlier holder.
+    /// Returns the number to pass to the resource that the lock protects, so that the resource can refuse an earlier
+    /// holder.
     ///
-    /// For several locks held together it is the token of the first in the order of acquiring, which increases among
-    /// all callers that take the same set. For a resource that only one of the names protects, pass the token of that
+    /// For several locks held together, this is the token of the lock that is acquired first; it increases among all
+    /// callers that take the same set. If only one of the names protects a resource, pass it the token of that
     /// [part](Self::parts).
     pub fn fencing_token(&self) -> FencingToken {
         self.grant.token(self.place.unwrap_or_default())
@@ -135,8 +141,8 @@ impl Lease {
         left.unwrap_or_default()
     }
 
-    /// Returns what the holder may assume now. It compares clocks on each call, so it is correct even if no task ran
-    /// in time.
+    /// Returns what the holder may assume now. Each call reads the clock, so the result is correct even if no task ran in
+    /// time.
     pub fn state(&self) -> LeaseState {
         match self.grant.end() {
             Some(End::Lost(lost)) => LeaseState::Lost(lost.reason),
@@ -154,7 +160,7 @@ impl Lease {
         }
     }
 
-    /// Returns how the lease ended, and which part ended it; `None` while it is valid. It compares clocks, like
+    /// Returns how the lease ended, and which part ended it; `None` while it is valid. Each call reads the clock, like
     /// [`state`](Self::state).
     pub fn end(&self) -> Option<End> {
         self.grant.end()
@@ -162,7 +168,8 @@ impl Lease {
 
     /// Checks locally that the lock is held. Call it right before a critical step.
     ///
-    /// It cannot protect the time between the check and the step; only a fencing token that the resource checks can.
+    /// The lease may still end between this check and the step. Only a fencing token that the resource checks protects
+    /// against that.
     ///
     /// # Errors
     ///
@@ -192,11 +199,11 @@ impl Lease {
             .map_or(Ok(()), |end| Err(self.ended_by(end)))
     }
 
-    /// Asks the server whether the claim holds; for a grant with several parts, all servers at once.
+    /// Asks the server whether the claim holds; for a grant with several parts, asks about all of them at once.
     ///
-    /// `Ok` means that the server had the claim when it answered, and that the lease is valid: for several locks held
-    /// together all of them, for a lock on several servers a majority. A server that does not know its claim ends
-    /// that part at once.
+    /// `Ok` means that the server had the claim when it answered, and that the lease is valid. For several locks held
+    /// together that is true of all, for a lock on several servers of a majority. If a server does not know its claim,
+    /// that part ends at once.
     ///
     /// # Errors
     ///
@@ -205,8 +212,8 @@ impl Lease {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the question changes nothing on the server. The one exception is a lease with an acquire that got
-    /// no answer: it is verified by renewing it.
+    /// Cancel safe: the question changes nothing on the server, with one exception. If an acquire request of the lease
+    /// got no answer, the lease is verified by renewing it.
     ///
     /// # Examples
     ///
@@ -256,8 +263,8 @@ impl Lease {
 
     /// Resolves when the lease is lost; never if it is released. For use in `select!`.
     ///
-    /// It resolves at most about 2 ms after the deadline if the runtime is not blocked, at once if the server reports
-    /// the claim gone or revoked, and within a second of a sleeping machine waking.
+    /// If the runtime is not blocked, it resolves at most about 2 ms after the deadline, and at once when the server
+    /// reports the claim gone or revoked. After a suspended machine wakes, it takes up to a second.
     ///
     /// # Examples
     ///
@@ -288,7 +295,8 @@ impl Lease {
         }))
     }
 
-    /// Resolves when the lease has ended, by release or by loss. For watchers that must not wait for ever.
+    /// Resolves when the lease has ended, by release or by loss. Use this in a task that only watches: unlike
+    /// [`lost`](Self::lost), it also resolves after a release.
     pub fn ended(&self) -> UntilEnded {
         let grant = Arc::clone(&self.grant);
         UntilEnded(Box::pin(async move { grant.ended().await }))
@@ -341,10 +349,10 @@ impl Lease {
     }
 }
 
-/// Asks one server whether it has the claim. True if it has; otherwise the claim is lost.
+/// Asks one server whether it has the claim. If not, returns false, and the claim is lost.
 async fn ask(part: &Arc<Part>) -> std::result::Result<bool, StoreError> {
     if part.claim().renewal() == Verb::Acquire {
-        // Only the token tells whether the claim on the server is the one that was granted.
+        // Only the token shows whether the claim on the server is the one that was granted.
         return match part.requester.exchange(part, Verb::Acquire).await {
             Err(Failed::Store(error)) => Err(error),
             Err(Failed::Forbidden(_)) => Err(StoreError::not_sent(

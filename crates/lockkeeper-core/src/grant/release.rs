@@ -1,4 +1,4 @@
-//! Releasing a hold: all of its parts, and which answers are waited for.
+//! Releasing all parts of a hold, and waiting for enough answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::words::ending::Released;
 use crate::words::error::{Error, Result};
 use crate::words::store_error::{Outcome, StoreError};
 
-/// The shortest time to wait for the remaining servers after a majority has confirmed: a server that is only slightly
-/// slower is then free, too, when the release returns.
+/// The shortest time to wait for the remaining servers after a majority has confirmed, so that the lock is free on a
+/// slightly slower server too when the release returns.
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 /// Whether a release failed because there was nothing to release.
@@ -26,10 +26,11 @@ pub(crate) const fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Lost { .. })
 }
 
-/// Releases all of these claims, sent in the reverse order of acquiring and answered in any order: a silent server
-/// does not delay the others. Returns the outcome of each part when all have answered. If fewer are needed, it
-/// returns when that many have confirmed and the rest has had its time too, with `None` for parts that had not
-/// answered by then.
+/// Releases all of these claims. The requests go out in the reverse order of acquiring, and a silent server does not
+/// delay the others.
+///
+/// Returns the outcome of each part when all have answered. If fewer than all are needed, it returns once that many have
+/// confirmed and the rest has had some more time; parts without an answer by then have the outcome `None`.
 pub(crate) async fn release_all(
     claims: &[Unreleased],
     needs: usize,
@@ -94,7 +95,7 @@ async fn release_several(
     outcomes.into_iter().flatten().collect()
 }
 
-/// An [`Error::Backend`] that names every server that failed, and why.
+/// An [`Error::Backend`] that names every server that failed, with the reason.
 pub(crate) fn failed_on(
     name: &str,
     servers: usize,
@@ -126,7 +127,7 @@ pub(crate) fn failed_on(
     Error::backend(context, cause)
 }
 
-/// Releases claims of one client until all are answered, for no longer than a release may take; returns the outcome
+/// Releases claims of one client until all have an answer, for at most the client's release timeout; returns the outcome
 /// of each. Claims that were acquired together are released together.
 pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<Released>> {
     let timeout = engine.settings.release_timeout;
@@ -151,7 +152,7 @@ pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<
             tokio::time::sleep(pauses.next()).await;
         }
     };
-    // Those without an answer then have their last error.
+    // A claim without an answer then keeps the error of its last attempt.
     let _ = tokio::time::timeout(timeout, attempts).await;
     let silence = |part: &Part| {
         let silence = StoreError::unknown(format!("no answer within {timeout:?}"));

@@ -95,7 +95,8 @@ pub(super) struct Channel<R> {
     pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
     /// The work that locks of this kind were waiting for is done: all waiters up to this one get the outcome.
     pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
-    /// Waiters that may poll outside the queue because their owner holds now.
+    /// Waiters that may poll outside the queue, because their owner holds now or because they can hold together with
+    /// others.
     pub(super) beside: BTreeSet<WaiterId>,
     /// Waiters that can hold together. The first of them polls beside the poller when one of them leaves, or when the
     /// poller is not one of them and has to wait on.
@@ -172,9 +173,15 @@ impl<R> Channel<R> {
         }
     }
 
-    /// Lets the first of the waiters that can hold together poll: it may be granted the lock beside those that hold.
+    /// Lets the first of the waiters that can hold together poll: it may be granted the lock beside those that hold. A
+    /// waiter that was let in and has not polled since is passed over: its task may be blocked.
     pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
-        let first = self.sharing.first().copied();
+        let asks =
+            |waiter: &WaiterId| self.sharing.contains(waiter) && !self.beside.contains(waiter);
+        let first = match self.sharing.is_empty() {
+            true => None,
+            false => self.line.iter().find(asks),
+        };
         self.beside.extend(first);
         first.into_iter().map(Step::Wake).collect()
     }

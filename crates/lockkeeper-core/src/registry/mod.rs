@@ -100,10 +100,16 @@ impl<R> Registry<R> {
         (waiter, steps)
     }
 
-    /// Notes that this waiter can hold together with others of its sort, whatever the waiters in front of it wait for.
+    /// Notes that this waiter, which has just arrived, can hold together with others of its sort, whatever the waiters
+    /// in front of it wait for. If the first waiter cannot, this one polls once more: it may have asked before a change
+    /// that the first has seen.
     pub(crate) fn share(&mut self, name: &str, waiter: WaiterId) {
         self.at(name, |channel| {
             channel.sharing.insert(waiter);
+            let front = channel.line.front();
+            if front.is_some_and(|front| !channel.sharing.contains(&front)) {
+                channel.beside.insert(waiter);
+            }
             Vec::new()
         });
     }

@@ -81,6 +81,21 @@ impl Model {
         channel.looking.map(|(waiter, _)| waiter)
     }
 
+    /// Whether this waiter may poll beside the poller.
+    fn is_let_in(&self, waiter: WaiterId) -> bool {
+        let channel = self.registry.channels.get(CHANNEL);
+        channel.is_some_and(|channel| channel.beside.contains(&waiter))
+    }
+
+    /// How many waiters that can hold together may poll beside the poller, and how many there are.
+    fn sharing(&self) -> (usize, usize) {
+        let channel = self.registry.channels.get(CHANNEL);
+        channel.map_or((0, 0), |channel| {
+            let let_in = channel.sharing.intersection(&channel.beside).count();
+            (let_in, channel.sharing.len())
+        })
+    }
+
     /// Does what the registry asks for, as the engine would.
     fn carry_out(&mut self, steps: Vec<Step>) {
         for step in steps {
@@ -123,15 +138,20 @@ impl Model {
             Doing::Looking => false,
         };
         while let Some(waiter) = self.any(ready) {
+            let let_in = self.is_let_in(waiter);
             let turn = self.registry.turn(CHANNEL, waiter, PATIENCE, now);
             self.tell((waiter, &turn));
             match turn {
                 Turn::Look => {
                     self.check(
-                        self.poller() == Some(waiter),
+                        let_in || self.poller() == Some(waiter),
                         "another than the poller looks",
                     );
-                    self.owed = false;
+                    self.check(
+                        !self.is_let_in(waiter),
+                        "it was let in once and looks again",
+                    );
+                    self.owed &= let_in;
                     self.waiters.insert(waiter, Doing::Looking);
                 }
                 Turn::Wait(until) => {
@@ -181,7 +201,11 @@ impl Model {
         match self.random.u8(0..15) {
             0..=2 => {
                 let (waiter, steps) = self.registry.join(CHANNEL, (), None, None, now);
-                self.tell(("joins", waiter));
+                let shares = self.random.bool();
+                self.tell(("joins", waiter, shares));
+                if shares {
+                    self.registry.share(CHANNEL, waiter);
+                }
                 self.waiters.insert(waiter, Doing::Ready);
                 self.carry_out(steps);
             }
@@ -214,8 +238,18 @@ impl Model {
                 if let Some(waiter) = self.any(|doing| doing == Doing::Looking) {
                     let free = self.random.bool().then(|| self.soon());
                     self.tell(("busy", waiter, free));
-                    self.registry.busy(CHANNEL, waiter, free, now);
+                    let counts = self.looking() == Some(waiter);
+                    let (before, _) = self.sharing();
+                    let steps = self.registry.busy(CHANNEL, waiter, free, now);
                     self.waiters.insert(waiter, Doing::Ready);
+                    let (let_in, all) = self.sharing();
+                    let shares = |channel: &Channel<()>| channel.sharing.contains(&waiter);
+                    let shares = self.registry.channels.get(CHANNEL).is_some_and(shares);
+                    self.check(
+                        !counts || shares || let_in == all || let_in > before,
+                        "nobody more may look beside a poller that waits in vain",
+                    );
+                    self.carry_out(steps);
                 }
             }
             9 => {

@@ -242,6 +242,7 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     let mut registry = waiting(4);
     for waiter in [2, 3, 4] {
         registry.share(C, waiter);
+        assert!(looks(&mut registry, waiter, 9));
     }
     assert_eq!(registry.message(C, at(10)), [Step::Wake(1)]);
     assert!(looks(&mut registry, 1, 10));
@@ -255,6 +256,7 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     assert!(!looks(&mut registry, 3, 13) && !looks(&mut registry, 1, 13));
     let (fifth, _) = registry.join(C, (), None, None, at(13));
     registry.share(C, fifth);
+    assert!(looks(&mut registry, fifth, 13));
     assert_eq!(registry.leave(C, 3, None, at(13)), [Step::Wake(4)]);
     assert!(looks(&mut registry, 4, 13) && !looks(&mut registry, fifth, 13));
 
@@ -263,4 +265,33 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     registry.message(C, at(15));
     assert!(looks(&mut registry, 4, 15));
     assert_eq!(registry.busy(C, 4, None, at(15)), []);
+}
+
+#[test]
+fn one_of_those_that_can_hold_together_whose_task_is_blocked_keeps_no_other_from_looking() {
+    let mut registry = waiting(3);
+    registry.share(C, 2);
+    registry.share(C, 3);
+    let vain = |registry: &mut Registry<()>, ms| {
+        registry.message(C, at(ms));
+        assert!(looks(registry, 1, ms));
+        registry.busy(C, 1, None, at(ms))
+    };
+    assert!(looks(&mut registry, 2, 9) && looks(&mut registry, 3, 9));
+    assert_eq!(vain(&mut registry, 10), [Step::Wake(2)]);
+    assert_eq!(vain(&mut registry, 11), [Step::Wake(3)]);
+    assert_eq!(vain(&mut registry, 12), []);
+    assert!(looks(&mut registry, 3, 13) && looks(&mut registry, 2, 13));
+}
+
+#[test]
+fn one_that_can_hold_together_with_others_looks_once_more_when_it_comes_behind_one_that_cannot() {
+    let mut registry = waiting(1);
+    let (second, _) = registry.join(C, (), None, None, at(10));
+    registry.share(C, second);
+    assert!(looks(&mut registry, second, 10) && !looks(&mut registry, second, 11));
+    registry.leave(C, 1, None, at(12));
+    let (third, _) = registry.join(C, (), None, None, at(13));
+    registry.share(C, third);
+    assert!(!looks(&mut registry, third, 13), "the first can share");
 }

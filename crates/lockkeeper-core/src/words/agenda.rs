@@ -1,4 +1,5 @@
-//! What must be done for a claim, and when: shared by the code that decides it, orders it and does it.
+//! What must be done for a claim, and when. The code that decides this, the code that orders it and the code that does
+//! it share these types.
 
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use crate::words::moment::Moment;
 /// Claims granted one after the other share a bucket, so that they are renewed together.
 const BUCKET: u64 = 100;
 
-/// The number of phases that the buckets are spread over, so that claims that fell due together do not do so for
-/// ever.
+/// The number of phases that the buckets are spread over. Without phases, claims that are due together once would stay
+/// together for ever.
 const PHASES: u64 = 16;
 
 /// A claim's number among those of its client, in the order in which they were made.
 pub(crate) type Number = u64;
 
-/// How soon a claim renews or sends a heartbeat, counted from the send of the request before.
+/// How soon a claim renews or sends a heartbeat, counted from when the previous request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pace {
     /// After a request that was answered.
@@ -24,7 +25,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// The pace of the claim with this number: a little sooner in each phase, by a tenth at most.
+    /// The pace of the claim with this number: a little sooner in each phase, at most by a tenth.
     pub(crate) fn of(self, number: u64) -> Self {
         let phase = u32::try_from(number / BUCKET % PHASES).unwrap_or_default();
         Self {
@@ -37,7 +38,7 @@ impl Pace {
 /// What must be done for a claim, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Agenda {
-    /// It has been requested and has not ended, so messages may be about it.
+    /// It has been requested and has not ended, so messages about it may arrive.
     pub(crate) known: bool,
     /// When to send the next request that keeps it alive; `None` while one is unanswered.
     pub(crate) due: Option<Moment>,

@@ -28,18 +28,18 @@ pub enum Answer {
     Granted(FencingToken),
     /// Another claim holds, for this long unless it is renewed; `None` means without end.
     Busy(Option<Duration>),
-    /// Another library's claim holds, for this long; no message will report its end.
+    /// Another library's claim holds, for this long; no message reports its end.
     Foreign(Option<Duration>),
     /// The server may have lost claims, and grants nothing for this long.
     Quarantined(Duration),
-    /// This claim's own name is free, but it was requested together with other names, and one of those is not.
+    /// This claim's own name is free, but it was requested together with other names, and another of them is not free.
     Free,
     /// The claim waits in the queue.
     Waiting {
         /// Its place in the queue, counted from 1.
         place: u64,
-        /// For the first waiter: how long until the first holder's lease ends if it is not renewed, if any lease ends
-        /// at all.
+        /// For the first waiter: how long until the first of the holders' leases ends, unless it is renewed. `None` if
+        /// no lease ends.
         left: Option<Duration>,
     },
     /// The queue is full, at this length.
@@ -79,7 +79,7 @@ pub enum Answer {
         /// How many claims its owner still holds.
         holds: u64,
     },
-    /// The claim holds, but is asked to release, and its lease was not extended.
+    /// The claim holds, but has been asked to release, and its lease was not extended.
     Revoked,
     /// The claim is not there.
     Gone,

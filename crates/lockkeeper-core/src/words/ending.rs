@@ -37,9 +37,9 @@ impl End {
     }
 }
 
-/// A loss: which part of the grant was lost, and why. For several locks held together it is the one that was lost;
-/// for a lock on several servers, the part whose reason has the highest rank: revoked, closed, `max_hold`, gone,
-/// expired.
+/// A loss: which part of the grant was lost, and why. For several locks held together, it is the lock that was lost.
+/// For a lock on several servers, it is the part whose reason comes first in this order: revoked, closed, `max_hold`,
+/// gone, expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
@@ -53,8 +53,8 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// The loss of the lock called `name`, on a server without a name: for tests of your own code, which can set the
-    /// other fields.
+    /// The loss of the lock called `name`, on a server without a name, for tests of your own code. Set the other fields as
+    /// the test needs.
     pub fn new(name: impl Into<String>, reason: LossReason) -> Self {
         Self {
             name: name.into(),
@@ -80,10 +80,10 @@ pub enum LossReason {
     /// The server reported that the claim is not there: the key was deleted, for example by
     /// [`Client::force_release`](crate::Client::force_release), or the server lost its data.
     Gone,
-    /// Somebody asked for the lock back with [`Client::revoke`](crate::Client::revoke). The lock stays taken until
-    /// the guard is gone or the lease ends on the server.
+    /// Somebody asked for the lock back with [`Client::revoke`](crate::Client::revoke). The lock becomes free when the
+    /// guard is gone or the lease ends on the server.
     Revoked,
-    /// The longest time to hold that was set for this acquisition has passed.
+    /// The [`max_hold`](crate::Acquire::max_hold) of this acquisition has passed.
     MaxHold,
     /// The client was closed while the guard was alive.
     ClientClosed,
@@ -128,7 +128,7 @@ pub enum Released {
 }
 
 impl Released {
-    /// The joint state of two locks that were held together: the one that keeps others out for longer.
+    /// The joint state of two locks that were held together: the state that keeps others out for longer.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -141,17 +141,16 @@ impl Released {
     }
 }
 
-/// A report of what [`Client::close`](crate::Client::close) found and did. The default is that of a client with
-/// nothing left to release.
+/// What [`Client::close`](crate::Client::close) found and did. The default is the report of a client that had nothing
+/// to release.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseReport {
-    /// Claims that nobody held any more and that the server has confirmed to be gone, counted over the whole life of
-    /// the client.
+    /// Claims without a guard that the server has confirmed to be gone, counted over the whole life of the client.
     pub confirmed: usize,
-    /// Leases whose guards were still alive: lost to their holders, and held on the server until their ttl ends.
+    /// Leases whose guards were still alive. They are lost to their holders and expire on the server.
     pub expiring: usize,
-    /// Claims that nobody held any more, or that were being acquired or released, and that the server has not
-    /// confirmed to be gone, because it did not answer in time or refused. If they exist, they end with their ttl.
+    /// Claims without a guard, or that were being acquired or released, that the server has not confirmed to be gone,
+    /// because it did not answer in time or refused. If they exist there, they end with their ttl.
     pub unconfirmed: usize,
 }

@@ -1,4 +1,4 @@
-//! The errors.
+//! The errors of all calls.
 
 mod constructors;
 
@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed.
 ///
-/// A lock that somebody else holds is not an error for `try_acquire`, which returns `None`.
+/// It is not an error if somebody else holds the lock: `try_acquire` then returns `None`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -42,8 +42,8 @@ pub enum Error {
         /// What is wrong and what to do about it.
         message: String,
     },
-    /// There is nothing to hold: the work of the name is done, or has failed and may not be tried yet. `Once` turns
-    /// this into the result that its caller asked for.
+    /// There is nothing to hold: the work of the name is done, or has failed and may not be tried again yet. `Once`
+    /// turns this error into the result that its caller asked for.
     #[error("the work of {name:?} already has a stored outcome")]
     #[non_exhaustive]
     Done {
@@ -89,8 +89,8 @@ pub enum Error {
         /// lost a part of it.
         ended: bool,
     },
-    /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) requires confirmed the grant in time. It
-    /// has been released.
+    /// Fewer replicas than [`min_replicas`](crate::Acquire::min_replicas) requires confirmed the grant in time. The
+    /// lock has been released.
     #[error(
         "lock {name:?} was granted and released again: only {reached} of the {wanted} required replicas confirmed it in time"
     )]
@@ -113,8 +113,8 @@ pub enum Error {
         /// The names of the members that were not released, and why, in the order of the leases.
         failures: Vec<(String, Self)>,
     },
-    /// More permits were asked for than the semaphore has: the limit on the server is lower than the one that this
-    /// client was given. It stays while anybody holds or waits.
+    /// The acquisition asked for more permits than the semaphore has: the limit on the server is lower than this
+    /// client's own. It stays while anybody holds or waits, unless `set_limit` changes it.
     #[error(
         "semaphore {name:?} now has a limit of {limit}, and more permits were asked for: ask for fewer, or raise the limit with set_limit"
     )]
@@ -125,7 +125,7 @@ pub enum Error {
         /// Its limit.
         limit: u32,
     },
-    /// The server's reply was none that our scripts give: another program may use the same keys or scripts.
+    /// None of our scripts gives the reply that the server gave: another program may use the same keys or scripts.
     #[error("lock {name:?}: {message}")]
     #[non_exhaustive]
     Protocol {
@@ -151,14 +151,14 @@ pub enum Error {
         name: String,
         /// How long the acquisition waited.
         waited: Duration,
-        /// The holder when the time was over; if there were several, the one with most time left. `None` if nobody
-        /// held it then, if the server did not say within 100 ms, or if the time to wait was zero. When many waits of
-        /// one client end at once, it asks for some of them only.
+        /// The holder when the time was over; if there were several, the one with most time left. `None` if nobody held
+        /// the lock then, if the server did not answer within 100 ms, or if the time to wait was zero. When many waits of
+        /// one client end at once, the client asks only for some of them.
         holder: Option<Box<Holder>>,
         /// The last known place in the queue, counted from 1; `None` for kinds without a queue.
         place: Option<u64>,
     },
-    /// The work of this name has failed, and its caller asked that it not be tried again for a while.
+    /// The work of this name has failed and may not be tried again yet, because its caller asked for that delay.
     #[error("the work of {name:?} has failed and may not be tried again for {retry_in:?}")]
     #[non_exhaustive]
     WorkFailed {
@@ -167,7 +167,7 @@ pub enum Error {
         /// How long until the next try is allowed, counted from this answer.
         retry_in: Duration,
     },
-    /// The acquisition would wait for its own owner for ever: the owner reads, and asked to write.
+    /// The acquisition would wait for its own owner for ever: the owner already reads, and now asks to write.
     #[error(
         "lock {name:?} is read by the owner that asks to write: release the read guard, or upgrade it"
     )]
@@ -195,7 +195,7 @@ pub enum Error {
     WrongKind {
         /// The lock.
         name: String,
-        /// The kind that was asked for.
+        /// The kind of lock that the caller asked for.
         kind: &'static str,
         /// The key.
         key: String,

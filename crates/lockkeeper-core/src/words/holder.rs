@@ -9,8 +9,8 @@ use crate::words::owner::Owner;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The claim, which you can pass to [`force_release`](crate::Client::force_release). If another library's value
-    /// is not printable text, it is shown as `hex:` and two digits for each byte. For Redisson: `<uuid>:<thread id>`,
+    /// The claim. You can pass it to [`force_release`](crate::Client::force_release). Another library's value that is
+    /// not printable text is shown as `hex:` and two digits for each byte. For Redisson it is `<uuid>:<thread id>`,
     /// followed by `:write` for the writer of a read-write lock.
     pub claim: String,
     /// The owner of the claim; `None` for another library's.
@@ -20,23 +20,23 @@ pub struct Holder {
     pub label: Option<String>,
     /// The [note](crate::Acquire::note) of its acquisition, if the claim is at least 100 ms old.
     pub note: Option<String>,
-    /// When it was granted, by the server's clock; if several claims share one token, when that token was drawn.
-    /// `None` if its token is not a time.
+    /// When it was granted, by the server's clock. If several claims share one token, this is when that token was drawn.
+    /// `None` if the token is not a time.
     pub since: Option<SystemTime>,
-    /// How long it holds, or is in its cooldown, unless it is renewed; `None`: without end, as with some other
-    /// libraries.
+    /// How much longer it holds, or stays in its cooldown, unless it is renewed. `None` if it has no end, as with some
+    /// other libraries.
     pub left: Option<Duration>,
     /// The state of the claim.
     pub state: HolderState,
-    /// Whether others of its kind may hold beside it: it reads, or has permits of a semaphore.
+    /// Whether other claims may hold at the same time: it reads, or has permits of a semaphore.
     pub shared: bool,
-    /// For a semaphore, how many permits it has. For a latch, which is held by the claim that last armed it, how many
-    /// counts are missing.
+    /// For a semaphore, how many permits it has. For a latch, how many counts are missing; its holder is the claim that
+    /// last armed it.
     pub permits: Option<u32>,
 }
 
 impl Holder {
-    /// A holder with this claim and nothing else: for tests of your own code, which can set the other fields.
+    /// A holder with this claim, for tests of your own code. Set the other fields as the test needs.
     ///
     /// # Examples
     ///
@@ -81,7 +81,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter with this claim and nothing else: for tests of your own code, which can set the other fields.
+    /// A waiter with this claim, for tests of your own code. Set the other fields as the test needs.
     pub fn new(claim: impl Into<String>) -> Self {
         let claim = claim.into();
         Self {
@@ -99,10 +99,10 @@ impl Waiter {
 pub enum HolderState {
     /// It holds.
     Held,
-    /// It holds, but has been asked to release, and is not renewed.
+    /// It holds, but has been asked to release, and is no longer renewed.
     Revoked,
-    /// It was released before its [`min_hold`](crate::Acquire::min_hold) was over, and keeps everybody out for the
-    /// rest of it.
+    /// It was released before its [`min_hold`](crate::Acquire::min_hold) was over. Nobody can acquire the lock for the
+    /// rest of that time.
     Cooldown,
 }
 

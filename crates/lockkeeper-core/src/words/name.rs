@@ -7,13 +7,13 @@ use crate::words::error::{Error, Result};
 use crate::words::owner::ClaimId;
 use crate::words::slot::{hash_tag, number_behind, slot_of};
 
-/// The longest name, in bytes: keys of this size still compare and hash fast, and a longer one is a mistake.
+/// The longest name, in bytes. Keys of this size still compare and hash fast, and a longer name is surely a mistake.
 const LONGEST: usize = 1024;
 
-/// The prefix of derived keys. A main key may not have it, or two names could share a key.
+/// The prefix of derived keys. A main key must not begin with it, or two names could share a key.
 pub(crate) const DERIVED: &str = "lockkeeper.";
 
-/// The name of a lock: what the user calls it, and the main key that it is stored under, `<namespace>:<name>`.
+/// The name of a lock, and the keys that belong to it. Its main key is `<namespace>:<name>`.
 ///
 /// All keys of a name are in one slot of a cluster. Names with the same Redis hash tag (`{…}`) share a slot.
 ///
@@ -115,8 +115,8 @@ impl Name {
     /// tag comes first and the brace in the main key is doubled: `lockkeeper.<part>.{<tag>}:{<main>}`. Either form is
     /// in the main key's slot, and `:{<namespace>:` occurs in derived keys of this namespace only.
     ///
-    /// It is built anew for each request that needs it. A held lease renews with its main key alone, and there may be
-    /// a hundred thousand of those, so not storing derived keys saves memory.
+    /// It is built anew for each request that needs it. There may be a hundred thousand held leases, and each renews
+    /// with its main key alone, so not storing derived keys saves memory.
     pub fn part(&self, part: &str) -> String {
         self.key(part).to_string()
     }
@@ -126,7 +126,7 @@ impl Name {
         Key::Part(self, part)
     }
 
-    /// Returns the channel of the messages that tell waiters of this name to ask again.
+    /// Returns the channel on which messages tell waiters of this name to ask again.
     pub fn wakes(&self) -> String {
         self.part("wake")
     }
@@ -136,9 +136,9 @@ impl Name {
         self.part("grant")
     }
 
-    /// Returns the key of the counter from which the name draws its tokens. All names of a slot share it if their
-    /// main keys have the same text before the first colon, which for a namespace that is not empty is the namespace.
-    /// So the rights of one namespace do not reach the counters of another.
+    /// Returns the key of the counter from which the name draws its tokens. Names of one slot share a counter if their
+    /// main keys have the same text before the first colon; unless the namespace is empty, that text is the namespace.
+    /// So the rights to one namespace do not include the counters of another.
     pub fn counter(&self) -> String {
         Key::Counter(self).to_string()
     }
@@ -148,7 +148,7 @@ impl Name {
         self.slot
     }
 
-    /// Returns the key of the tombstone for a release that overtook an acquire of this claim.
+    /// Returns the key of the tombstone that a release leaves if it overtakes an acquire of this claim.
     pub fn tombstone(&self, claim: &ClaimId) -> String {
         Key::Tombstone(self, claim).to_string()
     }

@@ -1,4 +1,4 @@
-//! Who holds: a logical [`Owner`], and the [`ClaimId`] of one acquisition by it.
+//! Owners and claims: a logical [`Owner`], and the [`ClaimId`] of one acquisition by it.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use crate::words::error::{Error, Result};
 
-/// A logical holder, `<client uuid>:<number>`.
+/// A logical holder, on whose behalf locks are held; as text, `<client uuid>:<number>`.
 ///
-/// An owner is neither a task nor a thread: async work moves between threads. Clones and copies of an `Owner` are the
-/// same holder. It can be written as text and read back, even by another process.
+/// An owner is neither a task nor a thread, because async work moves between threads. Copies of an `Owner` are the same
+/// holder. You can write it as text and read it back, even in another process.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ impl Owner {
         claim.split_once('/')?.0.parse().ok()
     }
 
-    /// Returns whether both were made by the same [client](crate::Client).
+    /// Returns whether the same [client](crate::Client) made both owners.
     pub fn shares_client_with(self, other: Self) -> bool {
         self.client() == other.client()
     }

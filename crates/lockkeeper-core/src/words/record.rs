@@ -20,16 +20,16 @@ pub struct Record {
     pub token: FencingToken,
     /// When the server stored it, by its clock.
     pub at: SystemTime,
-    /// How long the server still keeps it, counted from its answer; `None`: without end, which another program may
+    /// How much longer the server keeps it, counted from its answer. `None` if it has no end, which another program may
     /// have set.
     pub left: Option<Duration>,
-    /// The SHA-256, in hex, of what the work was asked for; empty if no fingerprint was given.
+    /// The SHA-256, in hex, of the request for the work; empty if no fingerprint was given.
     pub fingerprint: String,
 }
 
 impl Record {
-    /// The outcome of work by this claim with this token, stored now and kept without end; a `value` of `None` means
-    /// that it failed. For tests of your own code, which can set the other fields.
+    /// A record of work by this claim with this token, stored now and without end, for tests of your own code. A `value`
+    /// of `None` means that the work failed. Set the other fields as the test needs.
     ///
     /// # Examples
     ///

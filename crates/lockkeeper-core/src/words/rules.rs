@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::words::name;
 use crate::words::store_error::StoreError;
 
-/// The rules for `ACL SETUSER` that allow a user the locks of one namespace, and no key of another.
+/// The rules for `ACL SETUSER` that give a user the locks of one namespace, and no key of another.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) keys: String,
@@ -33,8 +33,8 @@ impl Rules {
         }
     }
 
-    /// The error with advice about the missing right, if that is its cause. The server's message names a command, but
-    /// no keys or channels.
+    /// Adds advice to the error if a missing right is its cause. The server's message names a command, but no keys or
+    /// channels.
     pub(crate) fn advise(&self, error: StoreError) -> StoreError {
         match error.code() {
             Some("NOPERM") => {

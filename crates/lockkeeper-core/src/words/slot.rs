@@ -31,8 +31,8 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The smallest number of six digits that hashes to this slot when it is written after `prefix`: a hash tag for keys
-/// of the slot. Every client must find the same one.
+/// The smallest six-digit number that hashes to this slot when it is written after `prefix`. Together they are a hash
+/// tag for keys of the slot. Every client must find the same number.
 pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: u16) -> u32 {
     static NUMBERS: OnceLock<Box<[u32]>> = OnceLock::new();
     let numbers = NUMBERS.get_or_init(|| {
@@ -48,8 +48,8 @@ pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: u16) -> u32
         }
         numbers.into_iter().flatten().collect()
     });
-    // The checksum is linear: the checksum of a text is that of its beginning followed by zeros, combined with that
-    // of its end.
+    // The checksum is linear: the checksum of a text is the checksum of its beginning followed by zeros, combined with
+    // the checksum of its end.
     let mut beginning = CRC.digest();
     for text in prefix.into_iter().chain(["\0\0\0\0\0\0"]) {
         beginning.update(text.as_bytes());

@@ -1,4 +1,4 @@
-//! What is known about a request that was not answered.
+//! What is known about a request that failed.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// The number of one request, unique among the requests of one client.
 pub type Request = u64;
 
-/// What is known about a request that got no reply.
+/// What is known about a failed request: whether the server may have executed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -15,7 +15,7 @@ pub enum Outcome {
     NotSent,
     /// It may have been executed, may be executed later, or never.
     Unknown,
-    /// The server answered with an error and did not execute it to its end.
+    /// The server answered with an error and did not complete it.
     Refused,
 }
 
@@ -103,7 +103,7 @@ impl StoreError {
     }
 
     /// Whether the server refused this particular request, so that parts of it may succeed alone. True for errors
-    /// that are not about the server's state, and for `TRYAGAIN`, which is about requests with several keys.
+    /// that do not depend on the server's state, and for `TRYAGAIN`, which concerns requests with several keys.
     pub(crate) fn blames_request(&self) -> bool {
         self.outcome == Outcome::Refused
             && (!self.is_transient() || self.code() == Some("TRYAGAIN"))

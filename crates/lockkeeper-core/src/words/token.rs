@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// The oldest age of a token that is taken as a time.
+/// A token that would be a time longer ago than this is not taken as a time.
 const PLAUSIBLE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A fencing token: a number given with a grant; a larger number means a later grant.
@@ -14,7 +14,7 @@ const PLAUSIBLE: Duration = Duration::from_secs(10 * 365 * 86_400);
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// Scripts draw tokens below this number only: from here on Lua cannot count in ones.
+    /// Scripts draw tokens only below this number: from here on, Lua's numbers cannot represent every integer.
     pub(crate) const END: Self = Self(1 << 53);
 
     /// The token with this number.
@@ -27,8 +27,8 @@ impl FencingToken {
         self.0
     }
 
-    /// Returns when the token was drawn, by the server's clock; a little later than that if an equal or larger token
-    /// had been drawn before. `None` if that is more than ten years before now, or in the future: a token chosen by
+    /// Returns when the token was drawn, by the server's clock. The result is a little too late if an equal or larger
+    /// token had been drawn before. `None` if it would be more than ten years ago, or in the future: a token chosen by
     /// hand is not a time.
     pub fn time(self) -> Option<SystemTime> {
         let drawn = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(self.0))?;

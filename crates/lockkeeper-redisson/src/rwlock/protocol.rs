@@ -104,7 +104,9 @@ impl Protocol for ReadWriteProtocol {
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {
         let args: [&dyn Display; 2] = [ask.claim, &self.mode.as_str()];
-        ScriptCall::new(&redisson::RWLOCK_VERIFY, self.keys(), args)
+        let [main, claims] = self.keys();
+        let keys = [main, claims, self.timeout(ask.claim)];
+        ScriptCall::new(&redisson::RWLOCK_VERIFY, keys, args)
     }
 
     fn reenters(&self) -> bool {

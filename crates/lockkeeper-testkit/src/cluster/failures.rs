@@ -1,4 +1,4 @@
-//! Nodes that die, stop, come back and are replaced.
+//! Kills, freezes, resumes, restarts and replaces nodes.
 
 use anyhow::Result;
 
@@ -6,8 +6,8 @@ use super::{Cluster, is, ranges};
 use crate::server::Server;
 
 impl Cluster {
-    /// Ends a node as a crash would. If it was a primary, a replica of it takes its place, for which
-    /// [`failed_over`](Self::failed_over) waits.
+    /// Kills a node, as a crash would. If it was a primary, one of its replicas takes over; [`failed_over`](Self::failed_over)
+    /// waits for that.
     ///
     /// # Errors
     ///
@@ -17,12 +17,12 @@ impl Cluster {
         self.nodes[node].kill()
     }
 
-    /// Stops a node's time: its connections stay open and answer nothing. If it was a primary, a replica of it takes its
-    /// place, for which [`failed_over`](Self::failed_over) waits.
+    /// Freezes a node: its connections stay open and it answers nothing. If it was a primary, one of its replicas takes over;
+    /// [`failed_over`](Self::failed_over) waits for that.
     ///
     /// # Errors
     ///
-    /// If it does not run, or another node does not answer.
+    /// If the node is not running, or another node does not answer.
     pub async fn freeze(&mut self, node: usize) -> Result<()> {
         self.let_be_replaced(node).await?;
         self.frozen[node] = true;
@@ -41,26 +41,26 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets a frozen node go on.
+    /// Resumes a frozen node.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If the node is not running.
     pub fn thaw(&mut self, node: usize) -> Result<()> {
         self.frozen[node] = false;
         self.nodes[node].thaw()
     }
 
-    /// Starts a node again that was killed, empty and with what it knew of the others.
+    /// Restarts a killed node. It has lost its keys but still knows the other nodes.
     ///
     /// # Errors
     ///
-    /// If it does not answer in time.
+    /// If the node does not answer in time.
     pub async fn restart(&mut self, node: usize) -> Result<()> {
         self.nodes[node].restart().await
     }
 
-    /// Waits until every node that answers sees another primary than `node` in its place. After that nobody replaces that one.
+    /// Waits until every answering node sees another primary in place of `node`. No replica replaces that primary afterwards.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Cluster {
     }
 }
 
-/// Makes a node take the place of its primary when that is gone, or never do so.
+/// Allows or forbids a node to take over when its primary is gone.
 async fn let_take_over(node: &Server, yes: bool) -> Result<()> {
     let never = if yes { "no" } else { "yes" };
     let words = ["CONFIG", "SET", "cluster-replica-no-failover", never];

@@ -1,11 +1,11 @@
-//! Messages in a cluster: of which kind they are, who hears them.
+//! Messages in a cluster: whether they are sharded, and how many connections receive them.
 
 use anyhow::{Context, Result};
 
 use super::Cluster;
 
 impl Cluster {
-    /// Whether its nodes have sharded messages, by which those on channels of names go then: from version 7.
+    /// Whether the nodes support sharded messages, which carry the channels of names then: from version 7.
     ///
     /// # Errors
     ///
@@ -18,7 +18,7 @@ impl Cluster {
         Ok(major.context("no version")?.parse::<u64>()? >= 7)
     }
 
-    /// How many connections to a node listen on a channel, for messages of either kind.
+    /// How many connections to a node are subscribed to a channel, for either kind of message.
     ///
     /// # Errors
     ///
@@ -37,7 +37,8 @@ impl Cluster {
         Ok(listeners)
     }
 
-    /// Publishes on the channel of a name as a script would, on the node that has its slot; how many there heard it.
+    /// Publishes on the channel of a name as a script would, on the node that owns its slot. Returns the number of receivers
+    /// there.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Mutants in random histories: the first seed in which one breaks a rule, and that the same history without it breaks none.
+//! Mutants in random histories: finds the first seed in which one breaks a rule, and checks that the same history without it
+//! breaks none.
 
 use std::io::Result;
 
@@ -7,17 +8,17 @@ use lockkeeper_core::mutants::{Mutant, with};
 use super::lua;
 use crate::simulation::{Options, Outcome, Violation, Workload, run};
 
-/// How many histories of each kind a defect may stay hidden in.
+/// How many histories of each kind a mistake may survive.
 const PATIENCE: u64 = 6_000;
 
-/// The same of a mistake in a script of the read-write lock: one of them shows only where a conversion arrives after both of
+/// The same for a mistake in a script of the read-write lock: one of them shows only when a conversion arrives after both of
 /// its claims were given up.
 const PATIENCE_OF_MODES: u64 = 10_000;
 
-/// The same of a majority of servers.
+/// The same for a majority of servers.
 const PATIENCE_OF_MAJORITIES: u64 = 3_000;
 
-/// The histories in which a defect of the engine shows first. All have the engine in common, so it is looked for in these alone.
+/// The workload in which a mistake in the engine shows first. All workloads use the engine, so only this one is searched.
 const fn workload(mutant: Mutant) -> Workload {
     match mutant {
         Mutant::GrantFromLastSend | Mutant::GrantFromMessage => Workload::Reentrant,
@@ -39,13 +40,13 @@ const fn workload(mutant: Mutant) -> Workload {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Broken {
-    /// Of what.
+    /// The workload.
     pub workload: Workload,
-    /// From which it follows.
+    /// The seed of the history.
     pub seed: u64,
-    /// Which rule, and how.
+    /// The rule, and how it was broken.
     pub violation: Violation,
-    /// What the same history breaks without the mistake: nothing, if it is the mistake's fault.
+    /// What the same history breaks without the mistake: nothing, if the mistake is the cause.
     pub without: Option<Violation>,
 }
 
@@ -72,7 +73,7 @@ fn first(
     Ok(None)
 }
 
-/// The first history in which a defect of the engine shows.
+/// Finds the first history in which a mistake in the engine shows.
 ///
 /// # Errors
 ///
@@ -81,7 +82,7 @@ pub fn find(mutant: Mutant) -> Result<Option<Broken>> {
     find_in(workload(mutant), mutant)
 }
 
-/// The first history of a workload in which it does.
+/// Finds the first history of a workload in which a mistake in the engine shows.
 ///
 /// # Errors
 ///
@@ -96,7 +97,7 @@ pub fn find_in(workload: Workload, mutant: Mutant) -> Result<Option<Broken>> {
     })
 }
 
-/// The first history of its kind in which a mistake in a script shows.
+/// Finds the first history of a workload in which a mistake in a script shows.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! All mutants, each with everything that must catch it. What they are is written where they are: the lists of the scripts' in
-//! [`lua`], those of the engine's beside it.
+//! All mutants, each with everything that must catch it. The mutants are described where they are defined: those of the
+//! scripts in [`lua`], those of the engine beside it.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::simulation::Workload;
 /// One mistake and one of the ways in which it must be caught.
 #[derive(Debug)]
 pub struct Hunt {
-    /// What it is.
+    /// The mistake.
     pub mistake: Mistake,
-    /// The kind of lock that it is about; `None` if it is about all of them.
+    /// The kind of lock that it concerns; `None` if it concerns all of them.
     pub kind: Option<&'static str>,
     way: Way,
 }
@@ -28,18 +28,18 @@ enum Way {
     HistoriesOf(Workload),
 }
 
-/// What came of a hunt.
+/// The result of a hunt.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Caught {
-    /// By what it was caught, and which rule it breaks; `None` if it survives.
+    /// What caught it and which rule it breaks; `None` if it survives.
     pub by: Option<String>,
     /// What the same run breaks without the mistake, which must be nothing.
     pub without: Option<String>,
 }
 
 impl Caught {
-    /// Whether it was caught, and nothing is wrong without it.
+    /// Whether it was caught and the run without it is fine.
     pub const fn is_good(&self) -> bool {
         self.by.is_some() && self.without.is_none()
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Caught {
 }
 
 impl Hunt {
-    /// Every one, those of one mistake behind one another.
+    /// All hunts; those of one mistake are adjacent.
     pub fn all() -> Vec<Self> {
         let hunt = |mistake, kind, way| Self { mistake, kind, way };
         let searches = searched::all().into_iter();
@@ -104,7 +104,7 @@ impl Hunt {
     ///
     /// # Errors
     ///
-    /// If a patch no longer applies, or there is no runtime to be had from the system.
+    /// If a patch no longer applies, or the system cannot provide a runtime.
     pub fn run(&self) -> Result<Caught> {
         let broken = match (&self.way, self.mistake) {
             (Way::Search(searched), _) => return in_search(searched),
@@ -123,7 +123,7 @@ impl Hunt {
     }
 }
 
-/// What a search finds, and what it finds without the mistake in as many states, the nearest first.
+/// Searches with the mistake, and then without it for as many states, the nearest first.
 fn in_search(searched: &Searched) -> Result<Caught> {
     let (scope, report) = searched.hunt()?;
     let sound = scope.explore(None, report.states, &mut |_| {})?;
@@ -175,7 +175,7 @@ mod tests {
             .into_iter()
             .map(|hunt| hunt.mistake.name())
             .collect();
-        // Those are hunted by orders of threads, see tests/threads.
+        // Those are found by trying thread interleavings, see tests/threads.
         let by_threads = |defect: &&Defect| !Defect::OF_THREADS.contains(defect);
         for defect in Defect::EVERY.iter().filter(by_threads) {
             assert!(hunted.contains(&format!("{defect:?}")), "{defect:?}");

@@ -1,7 +1,7 @@
-//! Mutants of the scripts: one mistake each, as a checked patch of the text that is shipped.
+//! Mutants of the scripts: one mistake each, as a checked patch of the shipped text.
 //!
-//! Some are mistakes that others in this field have made, the rest are the laws of the design left out one by one. The
-//! search runs the patched text in place of the shipped one and must find a violation in one of [`Mutant::scopes`].
+//! Some are mistakes that others in this field have made; the rest drop one law of the design each. The search runs the
+//! patched text in place of the shipped one and must find a violation in one of [`Mutant::scopes`].
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::{Script, lock};
@@ -33,11 +33,11 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// `script` with `replacement` in place of `text`.
+    /// Patches `script`: `replacement` in place of `text`.
     ///
     /// # Errors
     ///
-    /// If `text` does not stand in the script exactly once: the script has changed, and the patch must follow it.
+    /// If `text` does not occur in the script exactly once: the script has changed, and the patch must follow.
     pub fn new(script: &'static Script, text: &str, replacement: &str) -> Result<Self> {
         let times = script.source.matches(text).count();
         ensure!(
@@ -57,38 +57,38 @@ impl Patch {
     }
 }
 
-/// A mistake in one script, by name.
+/// A mistake in one script.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Mutant {
-    /// What the script does wrong, as a sentence without blanks.
+    /// What the script does wrong: a sentence with underscores for spaces.
     pub name: &'static str,
-    /// Which script.
+    /// The script.
     pub script: &'static Script,
-    /// What stands there, once.
+    /// The original text, which occurs once.
     pub text: &'static str,
-    /// What stands there instead.
+    /// The text in its place.
     pub replacement: &'static str,
-    /// Where it shows.
+    /// Where the mistake shows.
     world: Where,
 }
 
-/// Which bounds show a mutant.
+/// The bounds in which a mutant shows.
 #[derive(Debug, Clone, Copy)]
 enum Where {
     /// The [small](Bounds::small) ones.
     Small,
     /// A lease that lasts longer than the one after it.
     UnequalLeases,
-    /// A server that loses the key of the last token, and one client: tokens of others are not promised then.
+    /// A server that loses the key of the last token, and one client: other clients' tokens are not promised then.
     Forgetting,
     /// Three claims want the same name.
     Queue,
-    /// One leads, and one stands by.
+    /// One leads, and one is on standby.
     Election,
-    /// Three claims want permits of a name, and somebody sets the limit.
+    /// Three claims want permits of a name, and the limit is set.
     Limits,
-    /// Two claims each, of which the second takes the place of the first.
+    /// Two claims per client; the second replaces the first.
     Conversions,
     /// Sets that share a re-entrant lock, or a mutex.
     Sets,
@@ -96,12 +96,12 @@ enum Where {
     Rounds(Rounds),
     /// A latch.
     Latch,
-    /// More clients than a search has: the simulation finds it.
+    /// More clients than a search can have: the simulation finds it.
     FourClients,
 }
 
 impl Mutant {
-    /// The text patch.
+    /// The checked patch.
     ///
     /// # Errors
     ///
@@ -111,19 +111,19 @@ impl Mutant {
             .with_context(|| format!("the mutant {} no longer applies", self.name))
     }
 
-    /// The kind that is searched for it, the first word of its name: the scripts are those of all kinds.
+    /// The kind to search, the first word of the name: kinds share scripts.
     pub fn kind(&self) -> &'static str {
         self.name
             .split_once('_')
             .map_or(self.name, |(kind, _)| kind)
     }
 
-    /// Its name as a sentence.
+    /// The name as a sentence.
     pub fn what(&self) -> String {
         self.name.replace('_', " ")
     }
 
-    /// What is searched for it, one after the other until it shows.
+    /// The scopes to search, one after the other until it shows.
     pub fn scopes(&self) -> Vec<Scope> {
         let bounds = match self.world {
             Where::FourClients => return Vec::new(),
@@ -183,7 +183,7 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
     single.chain(searched).chain(MULTI).chain(REDLOCK)
 }
 
-/// Mutants of the scripts that the fair lock shows, which the simulation must find too.
+/// Mutants of the scripts that show in the fair lock; the simulation must find them too.
 pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_release_gives_no_turn",
@@ -257,7 +257,7 @@ pub const FAIR: &[Mutant] = &[
     ),
 ];
 
-/// Mutants of scripts that the search alone must find.
+/// Mutants of scripts that only the search must find.
 pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_renew_creates",

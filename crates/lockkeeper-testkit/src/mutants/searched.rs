@@ -1,4 +1,4 @@
-//! Mistakes that a search must find, and where they show.
+//! Mistakes that a search must find, and the scopes in which they show.
 
 use anyhow::{Context as _, Result};
 use lockkeeper_core::mutants::{Mutant, with};
@@ -7,19 +7,19 @@ use super::{Mistake, lua};
 use crate::kinds::KindModel;
 use crate::search::{Bounds, MOST_STATES, Report, Rounds, Scope};
 
-/// Those of grants by message.
+/// Mistakes in grants by message.
 const OF_QUEUES: [Mutant; 2] = [Mutant::GrantFromLastSend, Mutant::GrantFromMessage];
 
-/// Those of conversions.
+/// Mistakes in conversions.
 const OF_CONVERSIONS: [Mutant; 3] = [
     Mutant::BelieveWhileConverting,
     Mutant::RenewWhileConverting,
     Mutant::BelieveBesideStrayConversion,
 ];
 
-/// Those of locks by a majority.
+/// Mistakes in locks by a majority.
 const OF_ROUNDS: [(Mutant, Rounds); 4] = [
-    // With a server that two contenders cannot reach each, a majority of those that answered is none.
+    // One server is out of reach for each of two contenders, so a majority of the answers is no majority.
     (
         Mutant::QuorumOfAnswers,
         Rounds {
@@ -29,17 +29,17 @@ const OF_ROUNDS: [(Mutant, Rounds); 4] = [
         },
     ),
     (Mutant::UnequalTokensAgree, Rounds::SMALL),
-    // With a server that loses the claim between its grant and the write-back.
+    // A server loses the claim between its grant and the write-back.
     (Mutant::GoneWriteBackCounts, Rounds::AN_ENDING),
-    // With a release of the first round that is executed in the second.
+    // A release of the first round is executed in the second.
     (Mutant::ReuseClaim, Rounds::A_SECOND_ROUND),
 ];
 
-/// A mistake, and what is searched for it, one after the other until it shows.
+/// A mistake, and the scopes to search for it, one after the other until it shows.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Searched {
-    /// What it is.
+    /// The mistake.
     pub mistake: Mistake,
     /// The kind of lock that is searched.
     pub kind: &'static str,
@@ -47,7 +47,7 @@ pub struct Searched {
     pub scopes: Vec<Scope>,
 }
 
-/// Every one, those of scripts first.
+/// All of them, those of scripts first.
 pub fn all() -> Vec<Searched> {
     let scripts = lua::every().map(|mutant| Searched {
         mistake: Mistake::Script(mutant),
@@ -77,7 +77,7 @@ pub fn all() -> Vec<Searched> {
 }
 
 impl Searched {
-    /// The first scope in which it shows, and what shows; the last one if it survives.
+    /// Returns the first scope in which the mistake shows, and the report; the last scope if it survives.
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Direction, Sever, Shared};
 
-/// Carries bytes between the two until both have ended, one breaks, or a fault cuts them. The client's side is closed on
-/// return; the server's, if it is returned, wants to be [drained](drain).
+/// Copies bytes both ways until both sides have ended, one breaks, or a fault cuts them. The client's side is closed on
+/// return. If the server's side is returned, the caller must [drain](drain) it.
 pub(super) async fn run(
     mut client: TcpStream,
     mut server: TcpStream,
@@ -54,10 +54,10 @@ pub(super) async fn run(
     Some(server)
 }
 
-/// Ends the server's side of a cut connection so that it still reads what was sent: a close with unread bytes would be a
-/// reset, which may overtake a request.
+/// Ends the server's side of a cut connection so that the server still reads what was sent: closing with unread bytes would
+/// reset the connection, and the reset may overtake a request.
 pub(super) async fn drain(mut server: TcpStream) {
-    // Either fails only if the server has closed already.
+    // Both fail only if the server has already closed.
     let _ = server.shutdown().await;
     let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
 }
@@ -68,7 +68,7 @@ enum End {
     Cut,
     /// By a call.
     Severed(Sever),
-    /// A side has gone and its peer still talks to it.
+    /// One side has gone and the other still sends to it.
     Broken,
 }
 
@@ -78,18 +78,18 @@ struct Pump<'a> {
     from: ReadHalf<'a>,
     to: WriteHalf<'a>,
     shared: &'a Shared,
-    /// A request has passed whose reply is to be lost.
+    /// Set once the request whose reply is to be lost has passed.
     reply_lost: &'a AtomicBool,
-    /// The byte count last seen, by its number, and the bytes passed since.
+    /// The number of the latest byte count seen, and the bytes passed since.
     trigger: (u64, u64),
-    /// The end of the last chunk, in which the text that is looked for may have begun.
+    /// The end of the last chunk, which may contain the beginning of the searched text.
     tail: Vec<u8>,
 }
 
 impl Pump<'_> {
     async fn run(&mut self) -> Result<(), End> {
         let mut settings = self.shared.settings.subscribe();
-        // Chunks by arrival, an empty one for the end. Unbounded, so that a hold or delay is not felt by the sender.
+        // Chunks by arrival time; an empty one marks the end. Unbounded, so that the sender does not notice a hold or delay.
         let mut queue: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
         let mut buffer = vec![0; 16 * 1024];
         let mut open = true;
@@ -108,7 +108,7 @@ impl Pump<'_> {
                     }
                 }
                 read = self.from.read(&mut buffer), if open => {
-                    // A reset is an end like any other, which a hold or a black hole must not let through.
+                    // A reset counts as an end, which a hold or a black hole must not let through.
                     let count = read.unwrap_or_default();
                     open = count > 0;
                     queue.push_back((Instant::now(), buffer[..count].to_vec()));
@@ -121,7 +121,7 @@ impl Pump<'_> {
         Ok(())
     }
 
-    /// Passes a chunk on, or does to it what the settings of this moment say.
+    /// Passes a chunk on, or applies the current faults to it.
     async fn pass(&mut self, chunk: &[u8]) -> Result<(), End> {
         if self.direction == Direction::ToClient && self.reply_lost.load(Ordering::Relaxed) {
             return Err(End::Cut);
@@ -133,7 +133,7 @@ impl Pump<'_> {
             return Ok(());
         }
         if chunk.is_empty() {
-            // Fails only if that side has gone already.
+            // Fails only if that side has already gone.
             let _ = self.to.shutdown().await;
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl Pump<'_> {
 
     async fn forward(&mut self, bytes: &[u8]) -> Result<(), End> {
         if self.to.write_all(bytes).await.is_err() {
-            // That the receiver has gone is news that travels the other way.
+            // Learning that the receiver has gone would need the other direction, so a fault there hides it.
             let back = &self.shared.settings.borrow().lanes[1 - self.direction as usize];
             return if back.held || back.swallowed {
                 Ok(())
@@ -163,7 +163,7 @@ impl Pump<'_> {
         Ok(())
     }
 
-    /// How much of a chunk may still pass, if this is the one with which a byte count is reached.
+    /// How much of a chunk may still pass, if the chunk reaches a byte count.
     fn cut_within(&mut self, length: u64) -> Option<usize> {
         let lane = self.direction as usize;
         let (number, limit) = self.shared.settings.borrow().lanes[lane].cut?;
@@ -175,7 +175,7 @@ impl Pump<'_> {
         if self.trigger.1 < limit {
             return None;
         }
-        // One connection only: whoever takes the trigger away is the one.
+        // Only one connection is cut: the one that takes the trigger.
         let taken = self.shared.settings.send_if_modified(|settings| {
             let cut = &mut settings.lanes[lane].cut;
             cut.take_if(|(current, _)| *current == number).is_some()
@@ -202,14 +202,14 @@ impl Pump<'_> {
     }
 }
 
-/// Does not sleep at all for a time that has come: the timer rounds up to the next millisecond.
+/// Returns at once if the time has come: the timer would round up to the next millisecond.
 async fn until(due: Option<Instant>) {
     if let Some(due) = due.filter(|due| *due > Instant::now()) {
         sleep_until(due).await;
     }
 }
 
-/// How far back a text may have begun that is spread over several chunks; longer than a script's SHA-1 or a lock's name.
+/// How much to remember for a text that spans chunks; longer than a script's SHA-1 or a lock's name.
 const LONGEST_TEXT: usize = 256;
 
 fn contains(bytes: &[u8], text: &[u8]) -> bool {

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout};
 use super::Direction::{ToClient, ToServer};
 use super::*;
 
-/// An echo server, which ends with the runtime of the test, and a proxy in front of it.
+/// An echo server that ends with the test's runtime, and a proxy in front of it.
 async fn echo() -> Result<Proxy> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
@@ -37,7 +37,7 @@ async fn exchange(stream: &mut TcpStream, text: &str) -> Result<()> {
     receive(stream, text).await
 }
 
-/// What still arrives before the connection ends.
+/// Reads until the connection ends.
 async fn rest(stream: &mut TcpStream) -> Result<String> {
     let mut rest = String::new();
     timeout(Duration::from_secs(10), stream.read_to_string(&mut rest)).await??;

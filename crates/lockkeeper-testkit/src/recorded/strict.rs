@@ -1,4 +1,4 @@
-//! A store that counts the replies that were not its caller's, and notes the tokens that come by.
+//! A store that counts replies to the wrong request, and records the tokens that pass through it.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -15,12 +15,12 @@ use tokio::sync::mpsc;
 
 use crate::history::now;
 
-/// When each token was first heard of, by anybody.
+/// When each token was first seen by any client.
 #[derive(Debug, Default)]
 pub(super) struct Tokens(Mutex<BTreeMap<u64, u64>>);
 
 impl Tokens {
-    /// When a token was first heard of, if it was.
+    /// When a token was first seen, if ever.
     pub(super) fn first_heard(&self, token: u64) -> Option<u64> {
         self.0.lock().get(&token).copied()
     }
@@ -29,7 +29,7 @@ impl Tokens {
         self.0.lock().entry(token).or_insert_with(now);
     }
 
-    /// The tokens of a reply: of a grant, or of those that are outcomes of a batch.
+    /// Records the tokens of a reply: of a grant, or of the grants among the outcomes of a batch.
     fn read(&self, reply: &Reply) {
         if reply.status() == Status::Granted {
             self.read_field(reply.fields().first());
@@ -50,7 +50,7 @@ impl Tokens {
         }
     }
 
-    /// The token of a message that somebody has been granted a lock: `G <claim> <token> <request>`.
+    /// Records the token of a message about a grant: `G <claim> <token> <request>`.
     fn read_message(&self, payload: &[u8]) {
         let text = String::from_utf8_lossy(payload);
         if let ["G", _, token, _] = text.split(' ').collect::<Vec<_>>()[..]
@@ -61,8 +61,8 @@ impl Tokens {
     }
 }
 
-/// Each reply to a script carries the number of its request, which the store underneath compares; this counts those that did
-/// not fit.
+/// Every reply of a script contains the number of its request, which the store underneath compares. This store counts the
+/// mismatches.
 #[derive(Debug)]
 pub(super) struct Strict {
     inner: Arc<dyn Store>,

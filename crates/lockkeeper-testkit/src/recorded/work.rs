@@ -1,4 +1,4 @@
-//! What the tasks do.
+//! The work of the tasks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,47 +15,47 @@ use tokio::time::{sleep, timeout};
 use super::{Process, Records, SOON, TTL};
 use crate::history::{ValidSpan, now};
 
-/// How long somebody may be busy whatever goes wrong: by then it has been told that it was not served.
+/// The longest time for one turn, whatever goes wrong: by then it must have failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What one task does again and again, with locks of this number.
+/// What one task does again and again, with the locks of this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
     /// Holds a mutex.
     Mutex(usize),
-    /// Holds a re-entrant lock, now and then twice.
+    /// Holds a re-entrant lock, sometimes twice.
     Reentrant(usize),
     /// Holds a fair lock.
     Fair(usize),
-    /// Reads, and now and then writes after that if it is alone.
+    /// Reads, and then sometimes writes if it is alone.
     Read(usize),
-    /// Writes, and now and then reads after that.
+    /// Writes, and then sometimes reads.
     Write(usize),
     /// Holds the one permit of a semaphore.
     Semaphore(usize),
     /// Holds the mutex of the second server.
     Far,
-    /// Holds several locks of the jobs above at once, drawn from this many of each kind.
+    /// Holds several locks of the jobs above at once, chosen from this many names of each kind.
     Several(usize),
     /// Holds a Redlock on all servers.
     Majority(usize),
 }
 
-/// How the tasks work.
+/// The pace of the tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Pace {
-    /// They hold for a moment, now and then for as long as a lease, and rest.
+    /// They hold for a moment, sometimes for as long as a lease, and pause.
     #[default]
     Varied,
-    /// They hold for no longer than other tasks need to run, and do not rest.
+    /// They hold only for as long as other tasks need to run, and do not pause.
     Hurried,
-    /// The same, and nothing is given up.
+    /// The same, and no acquisition is given up.
     Calm,
 }
 
 impl Job {
-    /// For this many names of each kind on one server: every job of a single lock so many times.
+    /// For this many names of each kind on one server: every job of a single lock, this many `times`.
     pub fn of_singles(names: usize, times: usize) -> Vec<Self> {
         let kinds = [
             Self::Mutex,
@@ -69,7 +69,7 @@ impl Job {
         kinds.into_iter().flat_map(of_kind).collect()
     }
 
-    /// On several servers, of which the first keeps this many names of each kind: every job once for each name, and two of
+    /// For several servers, of which the first has this many names of each kind: every job once per name, and two jobs of
     /// several locks.
     pub fn of_all(names: usize) -> Vec<Self> {
         let mut jobs = Self::of_singles(names, 1);
@@ -78,13 +78,13 @@ impl Job {
         jobs
     }
 
-    /// So many that read and write one name.
+    /// This many readers and writers of one name.
     pub fn of_readers_and_writers(tasks: usize) -> Vec<Self> {
         let modes = [Self::Read(0), Self::Write(0)];
         modes.into_iter().cycle().take(tasks).collect()
     }
 
-    /// The locks that it holds.
+    /// The names of its locks.
     pub fn names(self) -> Vec<String> {
         match self {
             Self::Several(names) => {
@@ -95,7 +95,7 @@ impl Job {
         }
     }
 
-    /// The lock that it holds, if that is but one.
+    /// The name of its lock, if there is only one.
     fn name(self) -> String {
         match self {
             Self::Mutex(number) => format!("mutex {number}"),
@@ -109,7 +109,7 @@ impl Job {
         }
     }
 
-    /// A lock on one server, and whether its holders share it.
+    /// Its lock on one server, and whether holders share it.
     fn target(self, clients: &[Client]) -> (Target, bool) {
         let (client, name) = (&clients[usize::from(self == Self::Far)], self.name());
         let target = match self {
@@ -123,7 +123,7 @@ impl Job {
         (target, matches!(self, Self::Read(_)))
     }
 
-    /// What is acquired for it, and the names that are shared.
+    /// What to acquire, and which of the names are shared.
     fn plan(self, clients: &[Client]) -> lockkeeper::Result<(Plan, Vec<String>)> {
         let singles = match self {
             Self::Majority(_) => {
@@ -156,11 +156,12 @@ impl Job {
     }
 }
 
-/// Does its job until the time is over, with the clients that the process has at each turn, and writes down what was valid.
+/// Does its job until the time is over, each time with the present clients of the process, and records when its leases were
+/// valid.
 ///
 /// # Errors
 ///
-/// If it hangs, or an error that nothing explains.
+/// If a turn hangs, or fails with an error that nothing explains.
 pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -> Result<()> {
     let pace = records.pace;
     while Instant::now() < end {
@@ -184,14 +185,14 @@ pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -
             Err(error) => return Err(error).with_context(|| format!("{job:?}")),
         }
         if pace == Pace::Varied {
-            // A task that wants several at once is served only when all of them are free.
+            // A task that wants several locks at once is served only when all of them are free.
             sleep(Duration::from_millis(fastrand::u64(..10))).await;
         }
     }
     Ok(())
 }
 
-/// Whether a server out of reach explains it.
+/// Whether an unreachable server explains the error.
 fn is_explained(error: &Error) -> bool {
     match error {
         Error::Partial { failures, .. } => failures.iter().all(|(_, error)| is_explained(error)),
@@ -200,11 +201,11 @@ fn is_explained(error: &Error) -> bool {
     }
 }
 
-/// Lets everybody be served once, when nothing goes wrong any more.
+/// Lets every job be done once when nothing goes wrong any more.
 ///
 /// # Errors
 ///
-/// If one is not, soon.
+/// If one is not done soon.
 pub async fn serve(jobs: &[Job], process: &Process, records: &Records) -> Result<()> {
     let clients = process.clients();
     let mut served = Vec::new();
@@ -222,7 +223,7 @@ pub async fn serve(jobs: &[Job], process: &Process, records: &Records) -> Result
     Ok(())
 }
 
-/// Does its job once, waiting for so long, and writes down for how long what it held was valid for certain.
+/// Does its job once, waiting at most for the given time, and records how long its leases were valid for certain.
 ///
 /// # Errors
 ///
@@ -234,7 +235,7 @@ pub async fn turn(
     pace: Pace,
     patience: Duration,
 ) -> lockkeeper::Result<()> {
-    // By chance, but never in a calm.
+    // At random, but never in a calm.
     let one_in = |turns: u32| pace != Pace::Calm && fastrand::u32(..turns) == 0;
     let (plan, shared) = job.plan(clients)?;
     let asking = Acquire::<Hold>::new(plan).wait_for(patience).into_future();
@@ -256,7 +257,7 @@ pub async fn turn(
         let shared = is_shared(&lease);
         (lease, shared)
     });
-    // A claim inside another has its token, and each token is written down once.
+    // A claim inside another one has its token, and each token is recorded once.
     let reenters = matches!(job, Job::Reentrant(_)) && one_in(2);
     if !reenters {
         note(records, pace, &leases.collect::<Vec<_>>()).await;
@@ -289,7 +290,7 @@ pub async fn turn(
     hold.release().await.map(drop)
 }
 
-/// Holds for a moment, as the pace is, and writes down for how long all of it was valid for certain.
+/// Holds for a moment, according to the pace, and records how long all leases were valid for certain.
 async fn note(records: Option<&Records>, pace: Pace, leases: &[(Lease, bool)]) {
     let from = now();
     let begun = Instant::now();
@@ -303,7 +304,7 @@ async fn note(records: Option<&Records>, pace: Pace, leases: &[(Lease, bool)]) {
     }
     let mut until = None;
     loop {
-        // Read before the looks, which say that it was true then.
+        // Read before the checks, which say that the leases were valid then.
         let before = now();
         if leases.iter().any(|(lease, _)| lease.ensure_held().is_err()) {
             break;

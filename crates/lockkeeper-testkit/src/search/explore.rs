@@ -1,4 +1,4 @@
-//! Breadth first through the states of a model: the first violation found is at the end of one of the shortest ways to one.
+//! Breadth-first search through the states of a model: the first violation found is one with the fewest steps.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,10 +10,9 @@ use rustc_hash::FxBuildHasher;
 
 use super::rule::Violation;
 
-/// What there is to explore. It remembers what it has computed, never where it was: what it says of a state depends on
-/// that state alone.
+/// A model to explore. It may remember what it has computed, but what it says about a state depends on that state alone.
 pub(super) trait Model {
-    /// Everything there is at one moment. There are tens of millions of them.
+    /// The whole state at one moment. A search has tens of millions of them.
     type State: Copy + Eq + Hash;
 
     fn beginning(&self) -> Self::State;
@@ -21,19 +20,19 @@ pub(super) trait Model {
     /// Adds every step from a state.
     fn moves(&mut self, from: Self::State, moves: &mut Moves<Self::State>) -> Result<()>;
 
-    /// What must hold in the state itself, however it was reached.
+    /// Checks the state itself, however it was reached.
     fn judge(&mut self, state: Self::State) -> Result<Judgement>;
 
-    /// The one of all states that are alike but for the names of the clients.
+    /// Returns the representative of all states that differ only in the names of the clients.
     fn canonical(&mut self, state: Self::State) -> Self::State {
         state
     }
 }
 
-/// What is to be said of a state.
+/// The verdict on a state.
 #[derive(Debug)]
 pub(super) struct Judgement {
-    /// Whether what is searched is held.
+    /// Whether the searched lock is held.
     pub(super) held: bool,
     pub(super) broken: Option<Violation>,
 }
@@ -58,26 +57,27 @@ impl<S> Moves<S> {
         Self { in_words, all }
     }
 
-    /// A step to a state, and the rule that the step itself breaks. Its words are asked for only if somebody reads them.
+    /// Adds a step to a state, with the rule that the step itself breaks, if any. The description is built only if it is
+    /// wanted.
     pub(super) fn add(&mut self, step: impl FnOnce() -> String, to: S, broken: Option<Violation>) {
         let step = if self.in_words { step() } else { String::new() };
         self.all.push(Move { step, to, broken });
     }
 }
 
-/// How far an exploration has come.
+/// The progress of an exploration.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Progress {
     /// States found.
     pub states: usize,
-    /// Those of them whose steps have not been taken yet.
+    /// Those whose steps have not been taken yet.
     pub open: usize,
     /// Steps taken.
     pub transitions: u64,
-    /// How many steps the states at hand are from the beginning.
+    /// The number of steps from the beginning to the present states.
     pub depth: u32,
-    /// Since it began.
+    /// The time since the beginning.
     pub time: Duration,
 }
 
@@ -90,19 +90,19 @@ impl fmt::Display for Progress {
     }
 }
 
-/// What an exploration has found.
+/// The result of an exploration.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report {
-    /// Different states, those that are alike but for the clients' names counted once.
+    /// Distinct states; states that differ only in the clients' names count once.
     pub states: usize,
-    /// In how many of them what is searched is held.
+    /// In how many of them the lock is held.
     pub held: usize,
     /// Steps taken between them.
     pub transitions: u64,
     /// The number of steps to the farthest state.
     pub depth: u32,
-    /// Whether every state within the bounds was visited, or a violation found.
+    /// Whether every state within the bounds was visited or a violation was found.
     pub finished: bool,
     /// How long it took.
     pub time: Duration,
@@ -139,13 +139,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// One of the shortest ways to a violation.
+/// A violation with the fewest steps to it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Trace {
-    /// The steps, in words.
+    /// The steps, described.
     pub steps: Vec<String>,
-    /// What is broken behind the last of them.
+    /// The rule that is broken after the last step.
     pub violation: Violation,
 }
 
@@ -158,7 +158,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// How often progress is reported.
+/// The time between progress reports.
 const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Visits every state, until a rule is broken or `limit` states are found.
@@ -172,7 +172,7 @@ pub(super) fn explore<M: Model>(
     let mut found = IndexSet::<M::State, FxBuildHasher>::default();
     let beginning = model.beginning();
     found.insert(model.canonical(beginning));
-    // From which state each was found first.
+    // The state from which each state was first found.
     let mut parents = vec![0_u32];
     let mut moves = Moves::new(false);
     let (mut transitions, mut held, mut violation) = (0, 0, None);
@@ -229,7 +229,7 @@ pub(super) fn explore<M: Model>(
 }
 
 /// The steps through these states, and one more that breaks a rule. The states are canonical; in the steps the clients keep
-/// their names from the first to the last.
+/// their names from first to last.
 fn trace<M: Model>(model: &mut M, path: impl Iterator<Item = M::State>) -> Result<Trace> {
     let (mut state, mut steps) = (model.beginning(), Vec::new());
     for target in path {

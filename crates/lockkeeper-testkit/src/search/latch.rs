@@ -1,8 +1,8 @@
-//! A latch on one server: two that arm it, a few ids that count it down, and whoever waits.
+//! A latch on one server: two clients that arm it, a few ids that count it down, and waiters.
 //!
-//! Any request can be executed at any moment and any number of times, which is all that late, lost and repeated ones can do. The server may lose
-//! either key of the latch, or both. Beside the scripts stands what a latch is, in a few lines of Rust: every answer must be the one that this
-//! gives, who waits must be told when it opens, and nothing may remain when it is forgotten.
+//! Any request can be executed at any moment and any number of times, which covers late, lost and repeated requests. The
+//! server may lose either key of the latch, or both. Beside the scripts, a few lines of Rust define a latch: every answer must
+//! match that definition, waiters must be notified when the latch opens, and nothing may remain when it is forgotten.
 
 use std::fmt;
 
@@ -25,20 +25,20 @@ const TICKS: Ticks = Ticks(1000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "tests set all of it")]
 pub struct Latches {
-    /// With how many counts each of two arms it.
+    /// The number of counts with which each of the two clients arms it.
     pub counts: [u8; 2],
     /// How many ids count it down.
     pub ids: u8,
-    /// For how many ticks it lives.
+    /// How many ticks it lives.
     pub ttl: u8,
-    /// How often time moves on.
+    /// How often time advances.
     pub ticks: u8,
     /// How often the server loses keys.
     pub losses: u8,
 }
 
 impl Latches {
-    /// One round, and what comes after it.
+    /// One round, and what follows it.
     pub const SMALL: Self = Self {
         counts: [2, 2],
         ids: 3,
@@ -47,11 +47,11 @@ impl Latches {
         losses: 1,
     };
 
-    /// What every change must pass.
+    /// The searches that every change must pass.
     pub const fn quick() -> [Self; 3] {
         [
             Self::SMALL,
-            // Who arms it does not agree; with none it is open.
+            // The two clients disagree on the counts; armed with none, the latch is open.
             Self {
                 counts: [1, 3],
                 ..Self::SMALL
@@ -65,7 +65,7 @@ impl Latches {
         ]
     }
 
-    /// More of all.
+    /// More of everything.
     pub const fn thorough() -> [Self; 1] {
         [Self {
             counts: [3, 4],
@@ -88,28 +88,29 @@ impl fmt::Display for Latches {
     }
 }
 
-/// What is asked of the server.
+/// A request to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Asked {
-    /// By one of the two.
+    /// By one of the two clients.
     Arm(u8),
     Count(u8),
     Look,
 }
 
-/// What of a latch a server has lost.
+/// Which of the latch's two keys (main key, counted ids) the server loses.
 const LOSSES: [(bool, bool); 3] = [(true, false), (false, true), (true, true)];
 
-/// What a latch is.
+/// The definition of a latch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Latch {
     n: u8,
     armed_by: u8,
-    /// A bit for each id.
+    /// One bit per id.
     counted: u8,
-    /// The tick at which it is over, or its opening forgotten; 0: there is none, or the server has lost it.
+    /// The tick at which the latch ends or its opening is forgotten. 0 if there is none, or the server has lost it.
     ends: u8,
-    /// The tick at which the server forgets who counted, and that there was one; 0 of one that is open, and if that is lost.
+    /// The tick at which the server forgets the ids that have counted, and the latch. 0 for an open latch, and if that is
+    /// lost.
     forgotten: u8,
 }
 
@@ -136,7 +137,7 @@ impl Latch {
         }
     }
 
-    /// It lives from this tick on.
+    /// Starts the latch's lifetime anew at this tick.
     fn kept(mut self, tick: u8, ttl: u8) -> Self {
         self.ends = tick + ttl;
         self.forgotten = match self.left() {
@@ -146,7 +147,7 @@ impl Latch {
         self
     }
 
-    /// What it is behind a request, and what that is answered.
+    /// The latch after a request, and the expected answer.
     fn asked(self, asked: Asked, tick: u8, bounds: Latches) -> (Self, String) {
         let (mut after, stands) = (self, self.stands(tick));
         let lives = matches!(stands, Stands::Armed | Stands::Open);
@@ -181,7 +182,7 @@ impl Latch {
     }
 }
 
-/// As scripts say it.
+/// The state as scripts name it.
 const fn word(stands: Stands) -> &'static str {
     match stands {
         Stands::Absent => "absent",
@@ -191,17 +192,17 @@ const fn word(stands: Stands) -> &'static str {
     }
 }
 
-/// Everything there is at one moment.
+/// The whole state at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// What the server has, a number.
+    /// The server's state, by number.
     server: u32,
     latch: Latch,
     tick: u8,
     losses: u8,
 }
 
-/// What a run of a script has made of the server, what it answered, and whether those who wait were told.
+/// The server's state after a script, the answer, and whether waiters were notified.
 type Run = (u32, String, bool);
 
 pub(super) struct OneLatch {
@@ -279,7 +280,7 @@ impl OneLatch {
         Ok(())
     }
 
-    /// The server loses keys.
+    /// Makes the server lose keys.
     fn lose(&mut self, from: State, (main, counted): (bool, bool)) -> Result<State> {
         self.server.restore(from.server, from.tick);
         let keys = [self.name.main().to_owned(), self.name.part("counted")];
@@ -301,7 +302,7 @@ impl OneLatch {
     }
 }
 
-/// The rule that this answer breaks, where that one is true.
+/// The rule that this answer breaks, given the expected one.
 fn wrong(answer: &str, expected: &str) -> Option<Violation> {
     let opens = |answer: &str| answer.starts_with("COUNTS 0") || answer.ends_with(" open");
     let rule = match opens(answer) && !opens(expected) {
@@ -311,7 +312,7 @@ fn wrong(answer: &str, expected: &str) -> Option<Violation> {
     (answer != expected).then(|| rule.broken(format!("{answer:?}, not {expected:?}")))
 }
 
-/// An answer in words, as far as anybody reads it.
+/// The part of an answer that clients read, as text.
 fn said(reply: &Reply) -> Result<String> {
     let fields = match reply.status() {
         Status::Stored => &reply.fields()[..2],
@@ -377,7 +378,7 @@ impl Model for OneLatch {
         })
     }
 
-    /// What is over makes no difference any more.
+    /// Forgets what has ended, because it makes no difference any more.
     fn canonical(&mut self, mut state: State) -> State {
         let latch = &mut state.latch;
         for end in [&mut latch.ends, &mut latch.forgotten] {

@@ -1,11 +1,11 @@
-//! One name by a majority of three servers: two contenders, and one server that loses its data or one contender that dies.
+//! One name on a majority of three servers: two contenders, and a server that loses its data or a contender that dies.
 //!
-//! What a majority decides is the engine's own [`Round`](lockkeeper_core::quorum::Round). Any request can be given up and
-//! executed at any time later, or never; so can every release. Answers can be late. Time moves in ticks of a second, and the
-//! servers' clocks are apart.
+//! The engine's own [`Round`](lockkeeper_core::quorum::Round) decides for a majority. Any request or release can be given up
+//! and then executed at any later time, or never. Answers can be late. Time moves in ticks of a second, and the servers'
+//! clocks differ.
 //!
-//! In every state at most one contender is valid. Every grant's token is larger than that of the grant before, and a majority has
-//! answered that it is the claim's.
+//! In every state at most one contender is valid. Every grant has a larger token than the grant before, and a majority has
+//! answered that the token is the claim's.
 
 mod contender;
 mod moves;
@@ -42,20 +42,21 @@ pub struct Rounds {
     pub rounds: [u8; CONTENDERS],
     /// How long a lease lasts, in ticks.
     pub ttl: u8,
-    /// How often time moves on.
+    /// How often time advances.
     pub ticks: u8,
     /// How many requests are given up or answered late.
     pub faults: u8,
-    /// How many servers lose their data, or contenders die.
+    /// How many servers lose their data or contenders die.
     pub endings: u8,
     /// Whether leases are renewed.
     pub renews: bool,
-    /// Which token each contender asks all servers for: so many milliseconds after the first server's clock at the beginning.
+    /// The token that each contender proposes to all servers: this many milliseconds after the first server's clock at the
+    /// beginning.
     pub proposals: [Option<i64>; CONTENDERS],
 }
 
 impl Rounds {
-    /// One round of each contender within one lease, nothing in trouble.
+    /// One round of each contender within one lease, without faults.
     pub const SMALL: Self = Self {
         rounds: [1, 1],
         ttl: 1,
@@ -63,31 +64,31 @@ impl Rounds {
         faults: 0,
         endings: 0,
         renews: false,
-        // The second server's clock is ahead of that, and the others, a majority, follow.
+        // The second server's clock is ahead of that; the other two, a majority, follow the proposal.
         proposals: [Some(90), Some(90)],
     };
 
-    /// One that dies, or a server that loses its data.
+    /// A contender that dies, or a server that loses its data.
     pub const AN_ENDING: Self = Self {
         endings: 1,
         ..Self::SMALL
     };
 
-    /// A second round of one contender, before time moves on.
+    /// A second round of one contender, before time advances.
     pub const A_SECOND_ROUND: Self = Self {
         rounds: [2, 1],
         ticks: 0,
         ..Self::SMALL
     };
 
-    /// Leases that are renewed. One of a single tick is over before it can be.
+    /// Leases that are renewed. A lease of a single tick ends before it can be renewed.
     pub const RENEWALS: Self = Self {
         renews: true,
         ttl: 2,
         ..Self::SMALL
     };
 
-    /// Two rounds of each contender, which propose almost the same, before time moves on.
+    /// Two rounds of each contender, with almost equal proposals, before time advances.
     pub const TWO_ROUNDS: Self = Self {
         rounds: [2, 2],
         ticks: 0,
@@ -95,14 +96,14 @@ impl Rounds {
         ..Self::SMALL
     };
 
-    /// A server that loses its data, and has been up for long enough to take part again.
+    /// A server that loses its data and has been up for long enough to take part again.
     pub const A_RETURN: Self = Self {
         ticks: 2,
         proposals: [Some(90), Some(50)],
         ..Self::AN_ENDING
     };
 
-    /// What every change must pass.
+    /// The searches that every change must pass.
     pub const fn quick() -> [Self; 6] {
         let a_fault = Self {
             faults: 1,
@@ -118,14 +119,14 @@ impl Rounds {
         ]
     }
 
-    /// Several of that together.
+    /// Several of these at once.
     pub const fn thorough() -> [Self; 4] {
         [
             Self {
                 faults: 1,
                 ..Self::AN_ENDING
             },
-            // That a renewed lease ends.
+            // A renewed lease ends.
             Self {
                 ticks: 2,
                 ..Self::RENEWALS
@@ -163,7 +164,7 @@ impl fmt::Display for Rounds {
     }
 }
 
-/// Everything there is at one moment. Contenders and what servers have are numbers.
+/// The whole state at one moment. Contenders and the servers' keys are numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct State {
     servers: [Keys; SERVERS],
@@ -171,11 +172,11 @@ pub(super) struct State {
     tick: u8,
     faults: u8,
     endings: u8,
-    /// Of the last grant.
+    /// The token of the last grant.
     last: FencingToken,
 }
 
-/// What a server has, a number of its own, and when it lost its data.
+/// A server's keys, by number, and when it lost its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Keys {
     number: u32,

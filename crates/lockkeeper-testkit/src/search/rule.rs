@@ -1,11 +1,11 @@
-//! What must hold, by one name each in every search.
+//! The rules, each with one name in all searches.
 
 use std::fmt;
 
-/// Defines the rules, each by what breaks it.
+/// Defines the rules, each with the sentence that describes a violation.
 macro_rules! rules {
     ($(#[doc = $what:literal] $name:ident,)*) => {
-        /// A rule, called by what breaks it.
+        /// A rule, named after its violation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum Rule {
@@ -13,10 +13,10 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// All there are.
+            /// All rules.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// What breaks it, as a sentence.
+            /// The violation, as a sentence.
             pub const fn what(self) -> &'static str {
                 match self {
                     $(Self::$name => $what.trim_ascii(),)*
@@ -81,13 +81,13 @@ rules! {
     Remains,
 }
 
-/// A rule that is broken.
+/// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// By which claims, on which name, with which token.
+    /// The claims, the name or the token involved.
     pub by: String,
 }
 

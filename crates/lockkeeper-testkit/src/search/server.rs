@@ -1,4 +1,4 @@
-//! A server of a search: the shipped scripts on the embedded engine, or one of them patched.
+//! A server in a search: the embedded engine with the shipped scripts, one of them patched if wanted.
 
 use std::iter;
 use std::time::Duration;
@@ -15,11 +15,10 @@ use tokio::sync::mpsc;
 use super::state::{Interned, Ticks};
 use crate::mutants::Patch;
 
-/// The last token before a search begins whose clock is behind it. Far ahead of the clock.
+/// The last token before a search in which the server's clock is behind the tokens: far ahead of the clock.
 const LAST_TOKEN: &str = "5000000000";
 
-/// A server whose clock stands still. Its states are numbered in the order in which they came, and it is put into one of them
-/// before each use.
+/// A server whose clock stands still. Its states are numbered in order of appearance, and each use begins with restoring one.
 #[derive(Debug)]
 pub(super) struct Server {
     ticks: Ticks,
@@ -32,7 +31,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A server without keys, its clock so many milliseconds ahead of others.
+    /// Creates a server without keys, its clock this many milliseconds ahead of others.
     pub(super) fn new(ticks: Ticks, ahead: i64, patch: Option<&Patch>) -> Result<Self> {
         let store = MemoryStore::new();
         let server = Self {
@@ -53,7 +52,7 @@ impl Server {
         self.store.stop_clock(time);
     }
 
-    /// Loses all data at this tick.
+    /// Makes the server lose all data at this tick.
     pub(super) fn restart(&self, tick: u8) {
         self.set_clock(tick);
         self.store.restart_empty();
@@ -64,15 +63,15 @@ impl Server {
         Ok(subscribed.context("the embedded engine waits for nobody")??)
     }
 
-    /// Puts the last token of a name so far ahead of the clock that each is the last one plus one, as after the clock was
-    /// stepped back.
+    /// Sets the last token of a name so far ahead of the clock that every token is the last one plus one, as after the clock
+    /// has stepped back.
     pub(super) fn set_clock_behind(&self, name: &Name) -> Result<()> {
         let counter = name.counter();
         self.execute(&["SET", &counter, LAST_TOKEN, "PX", "1000000000"])?;
         Ok(())
     }
 
-    /// Goes to this state at this tick: what has expired by then is gone.
+    /// Restores this state at this tick, without what has expired by then.
     pub(super) fn restore(&self, state: u32, tick: u8) {
         self.set_clock(tick);
         self.store.restore(&self.states.value(state));
@@ -94,7 +93,7 @@ impl Server {
         later
     }
 
-    /// The number of a state with everything in it put through `rename`.
+    /// The number of a state with every text in it passed through `rename`.
     pub(super) fn renamed(&mut self, state: u32, rename: impl Fn(&[u8]) -> Vec<u8>) -> u32 {
         let renamed = self.states.value(state).renamed(rename);
         self.states.number(renamed)
@@ -108,8 +107,8 @@ impl Server {
         self.store.execute(command)
     }
 
-    /// What a call of so many items is answered, each by itself: `None` is an answer that cannot be read. No answers at all if
-    /// the script fails, as only a patched one may.
+    /// Runs a call of this many items and returns their answers; `None` is an answer that cannot be read. Returns no answers
+    /// if the script fails, which only a patched one may do.
     pub(super) fn call(
         &self,
         call: &ScriptCall,
@@ -133,7 +132,7 @@ impl Server {
         Ok(Some(vec![Answer::of_script(call.script, &reply)]))
     }
 
-    /// Runs a script as `EVAL` does, in the words of the patch if it is the patched one.
+    /// Runs a script as `EVAL` does, with the patch if it is the patched one.
     pub(super) fn eval(&self, call: &ScriptCall, request: Request) -> Result<Value, StoreError> {
         let (keys, request) = (call.keys.len().to_string(), request.to_string());
         let run = |name: &str, script: &str| {
@@ -153,7 +152,7 @@ impl Server {
         }
     }
 
-    /// For how long a claim holds, if it does, as the script of its kind tells.
+    /// How long a claim still holds, if it does, according to its kind's script.
     pub(super) fn left(&self, kind: &dyn Protocol, claim: &ClaimId) -> Result<Option<Duration>> {
         let call = kind.verify(RequestContext::new(claim, Duration::ZERO, 0, None));
         let answers = self.call(&call, 1, 1)?.unwrap_or_default();
@@ -163,7 +162,7 @@ impl Server {
         })
     }
 
-    /// The messages since they were asked for last: on which channel, and what.
+    /// The messages since the last call: the channel and the payload.
     pub(super) fn messages(&mut self) -> impl Iterator<Item = (String, Vec<u8>)> {
         let events = iter::from_fn(|| self.events.try_recv().ok());
         events.filter_map(|event| match event {

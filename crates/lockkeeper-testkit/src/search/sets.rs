@@ -1,12 +1,12 @@
-//! Several names of one server: three names and up to three contenders, each of which takes a set of them.
+//! Several names on one server: three names and up to three contenders, each of which takes a set of them.
 //!
-//! Any request can be given up and executed at any time later, as often as it likes, or never; so can every release. Answers can
-//! be late. A contender may die. A contender of one name is a single lock, by the scripts of its kind.
+//! Any request or release can be given up and then executed at any later time, any number of times, or never. Answers can be
+//! late. A contender may die. A contender with one name is a single lock and uses its kind's scripts.
 //!
-//! In every state no claim is valid beside another of its name, and none for longer than the server keeps it; at every step
-//! tokens of a name increase, a repeat gives the same, a set is granted as a whole or not at all, each item of a run is answered
-//! by what is true of its own name, what was released is gone and does not come back, and the waiters of a name that a
-//! release frees are told.
+//! The rules: in every state no claim is valid beside another of its name, and none for longer than the server keeps it. At
+//! every step the tokens of a name increase; a repeated request gets the same token; a set is granted entirely or not at all;
+//! each item of a run gets a true answer about its own name; a released claim is gone and does not come back; and the waiters
+//! of a name that a release frees are notified.
 
 mod contender;
 mod judge;
@@ -34,19 +34,19 @@ const CONTENDERS: usize = 3;
 
 const TICKS: Ticks = Ticks(10);
 
-/// Which sets are taken, and how far a search of them goes.
+/// The sets to take, and how far to search.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::exhaustive_structs, reason = "tests set all of it")]
 pub struct Sets {
-    /// The names that each contender takes, by number, in order. None at all: there is no such contender.
+    /// The names that each contender takes, by number, in order. If empty, there is no such contender.
     pub sets: [&'static [usize]; CONTENDERS],
-    /// Of which kind each name is.
+    /// The kind of each name.
     pub kinds: [KindModel; NAMES],
-    /// How often each contender begins, with new claims each time.
+    /// How many attempts each contender begins, each with new claims.
     pub attempts: u8,
     /// How long a lease lasts, in ticks.
     pub ttl: u8,
-    /// How often time moves on.
+    /// How often time advances.
     pub ticks: u8,
     /// How many requests are given up or answered late.
     pub faults: u8,
@@ -55,7 +55,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// Two contenders take two names each, of which they share one, and a third that one alone: a re-entrant lock.
+    /// Two contenders take two names each and share one; a third takes that one alone. The shared name is a re-entrant lock.
     pub const SMALL: Self = Self {
         sets: [&[0, 1], &[1, 2], &[1]],
         kinds: [KindModel::MUTEX, KindModel::REENTRANT, KindModel::MUTEX],
@@ -66,19 +66,19 @@ impl Sets {
         endings: 0,
     };
 
-    /// The same where what they share is a mutex.
+    /// The same with a mutex as the shared name.
     pub const SMALL_OF_MUTEXES: Self = Self {
         kinds: [KindModel::REENTRANT, KindModel::MUTEX, KindModel::REENTRANT],
         ..Self::SMALL
     };
 
-    /// The same where the single lock waits in a queue, which inflates the name for those who hold it.
+    /// The same with a single lock that waits in a queue, which inflates the name for its holders.
     pub const SMALL_OF_A_QUEUE: Self = Self {
         kinds: [KindModel::MUTEX, KindModel::FAIR, KindModel::MUTEX],
         ..Self::SMALL
     };
 
-    /// What every change must pass.
+    /// The searches that every change must pass.
     pub const fn quick() -> [Self; 7] {
         [
             Self::SMALL,
@@ -88,7 +88,7 @@ impl Sets {
                 faults: 2,
                 ..Self::SMALL
             },
-            // Each begins again with new claims.
+            // Each contender begins again with new claims.
             Self {
                 attempts: 2,
                 ticks: 1,
@@ -98,7 +98,7 @@ impl Sets {
                 endings: 1,
                 ..Self::SMALL
             },
-            // One takes all names.
+            // One contender takes all names.
             Self {
                 sets: [&[0, 1, 2], &[0, 2], &[]],
                 ..Self::SMALL
@@ -106,7 +106,7 @@ impl Sets {
         ]
     }
 
-    /// The same further out.
+    /// The same with wider bounds.
     pub const fn thorough() -> [Self; 3] {
         [
             Self {
@@ -141,7 +141,7 @@ impl fmt::Display for Sets {
     }
 }
 
-/// Everything there is at one moment. The server and contenders are numbers.
+/// The whole state at one moment. The server and contenders are numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct State {
     server: u32,
@@ -149,7 +149,7 @@ pub(super) struct State {
     tick: u8,
     faults: u8,
     endings: u8,
-    /// The last token of each name, and to which client it was granted.
+    /// The last token of each name, and the client that was granted it.
     last: [Option<(FencingToken, u8)>; NAMES],
 }
 

@@ -1,19 +1,19 @@
-//! One name, of any kind on one server.
+//! One name of any kind on one server.
 //!
 //! # What is explored
 //!
-//! Clients begin, ask again, send heartbeats, renew, convert modes, let go, close and crash whenever they may. A message that a
-//! claim was granted comes at any time later, as often as it likes, or never. Any request can be in trouble: late on its
-//! way there or back, never executed, refused, not sent, given up; and one that is given up can be executed at any time
-//! later, as often as it likes. Requests overtake each other. `docs/proving-ground.md` lists what is not explored. What must hold is in `judge.rs`, `tokens.rs`, `permits.rs`,
-//! `queue.rs` and `progress.rs`.
+//! Clients begin, ask again, send heartbeats, renew, convert modes, release, close and crash at any moment. A message about a
+//! grant arrives at any later time, any number of times, or never. Any request can be in trouble: late on its way there or
+//! back, never executed, refused, not sent, given up. A request that was given up can be executed at any later time, any
+//! number of times. Requests overtake each other. `docs/proving-ground.md` lists what is not explored. The rules are in
+//! `judge.rs`, `tokens.rs`, `permits.rs`, `queue.rs` and `progress.rs`.
 //!
 //! # How states are kept few
 //!
-//! Clients that differ in nothing but their names are one ([renamed] in what the server holds too), claims forget what cannot
-//! matter any more, and a request that goes well is one step. Tokens stay few because the server's clock is behind the last
-//! one, as after it was stepped back, unless asked otherwise. Requests that a queue notes are numbered by the tick of their
-//! send, from which everything counts that they are noted for.
+//! Clients that differ only in their names are one ([renamed] in the server's data too), claims forget what cannot matter any
+//! more, and a request without trouble is one step. Tokens stay few because the server's clock is behind the last token, as
+//! after it has stepped back, unless the bounds say otherwise. Requests that a queue records are numbered by the tick in which
+//! they are sent, the only time that matters about them.
 //!
 //! [renamed]: lockkeeper_memory::Snapshot::renamed
 
@@ -49,7 +49,7 @@ use crate::mutants::Patch;
 
 const TICKS: Ticks = Ticks(10);
 
-/// The claimants of so many clients with so many attempts each.
+/// The claimants of this many clients with this many attempts each.
 fn claimants(clients: u8, attempts: u8) -> impl Iterator<Item = Claimant> + use<> {
     let of_client = move |client| (0..attempts).map(move |attempt| Claimant { client, attempt });
     (0..clients).flat_map(of_client)
@@ -61,10 +61,10 @@ pub(super) struct OneName {
     bounds: Bounds,
     runs: Runs,
     clients: Interned<Client>,
-    /// What came of changes, by the numbers of the clients before and after.
+    /// The results of changes, by the numbers of the clients before and after.
     changes: FxHashMap<(u32, Change), u32>,
     sends: FxHashMap<(u32, Send), Option<(Asked, u32)>>,
-    /// States, calmed, from which every waiter is served.
+    /// Calmed states from which every waiter is served.
     healthy: FxHashSet<State>,
 }
 
@@ -129,7 +129,7 @@ impl Model for OneName {
         Ok(judgement)
     }
 
-    /// The clients in an order of their own.
+    /// Puts the clients in sorted order.
     fn canonical(&mut self, state: State) -> State {
         if !self.kind.renames {
             return state;

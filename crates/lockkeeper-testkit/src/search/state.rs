@@ -1,4 +1,4 @@
-//! What the states of all searches are made of: time, values by number, and the requests of a client.
+//! The parts that the states of all searches share: time, interned values, and the requests of a client.
 
 use std::hash::Hash;
 use std::ops::Deref;
@@ -12,11 +12,10 @@ use lockkeeper_core::claim::{Claim, ReleaseNeeded};
 use lockkeeper_core::clock::Moment;
 use rustc_hash::FxBuildHasher;
 
-/// How much earlier than on the server a lease ends for its holder: as little as there is, so that what is wrong by a tick
-/// shows.
+/// How much earlier than on the server a lease ends for its holder: as little as possible, so that an error of one tick shows.
 pub(super) const MARGIN: Duration = Duration::from_millis(1);
 
-/// A lease ends so much before a whole number of ticks, on the server. ms.
+/// How long before a whole number of ticks a lease ends on the server, ms.
 const EARLY: u64 = 5;
 
 /// The server's clock at tick zero, ms.
@@ -32,19 +31,19 @@ impl Ticks {
         Moment::from_elapsed(Duration::from_millis(tick as u64 * self.0))
     }
 
-    /// How long a lease of so many ticks is on the server.
+    /// The duration of a lease of this many ticks on the server.
     pub(super) const fn lease(self, ticks: u8) -> Duration {
         Duration::from_millis(ticks as u64 * self.0 - EARLY)
     }
 
-    /// The time at a tick of a server whose clock is so many milliseconds ahead, µs.
+    /// The time at a tick on a server whose clock is this many milliseconds ahead, µs.
     pub(super) fn server_time(self, tick: u8, ahead: i64) -> i64 {
         let millis = BEGINNING + u64::from(tick) * self.0;
         i64::try_from(millis).map_or(i64::MAX, |millis| (millis + ahead) * 1000)
     }
 }
 
-/// What every client's uuid ends with; the digit before it tells the clients apart.
+/// The end of every client's uuid; the digit before it distinguishes the clients.
 pub(super) const TAIL: &str = "-0000-4000-8000-000000000000";
 
 /// The owner of all claims of a client.
@@ -52,7 +51,7 @@ pub(super) fn owner(client: u8) -> Result<Owner> {
     Ok(format!("0000000{client}{TAIL}:1").parse()?)
 }
 
-/// The release that a claim needs, if it needs one: whether with a tombstone.
+/// Whether a claim needs a release, and then whether with a tombstone.
 pub(super) fn release_needed(claim: &Claim) -> Option<bool> {
     match claim.release_needed() {
         ReleaseNeeded::WithTombstone => Some(true),
@@ -61,7 +60,7 @@ pub(super) fn release_needed(claim: &Claim) -> Option<bool> {
     }
 }
 
-/// Values by number: equal values have one number, in the order in which they came.
+/// Interned values: equal values share one number, in order of appearance.
 #[derive(Debug)]
 pub(super) struct Interned<T>(IndexSet<Rc<T>, FxBuildHasher>);
 
@@ -119,20 +118,20 @@ impl<T> Deref for Sorted<T> {
     }
 }
 
-/// What a client has asked a server without an answer so far.
+/// A client's requests to a server that have no answer yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Requests<A, R> {
-    /// The one that the client waits for.
+    /// The request that the client waits for.
     pub(super) under_way: Option<UnderWay<A, R>>,
-    /// Given up before they were executed as far as anybody knows, so they may be at any time.
+    /// Requests that were given up and may not have been executed, so they may be at any time.
     pub(super) in_doubt: Sorted<A>,
 }
 
-/// A request on its way to the server, or its reply on the way back.
+/// A request in flight to the server, or its reply in flight back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct UnderWay<A, R> {
     pub(super) asked: A,
-    /// If the server has executed the request.
+    /// Set if the server has executed the request.
     pub(super) reply: Option<R>,
 }
 
@@ -149,7 +148,7 @@ impl<A: Copy + Ord, R> Requests<A, R> {
         self.under_way = Some(UnderWay { asked, reply: None });
     }
 
-    /// Nobody waits for an answer any more: the request, if there was one.
+    /// Stops waiting for an answer. Returns the request, if there was one.
     pub(super) fn give_up(&mut self) -> Option<A> {
         let UnderWay { asked, reply } = self.under_way.take()?;
         if reply.is_none() {
@@ -158,7 +157,7 @@ impl<A: Copy + Ord, R> Requests<A, R> {
         Some(asked)
     }
 
-    /// Whether this request may be executed from now on.
+    /// Whether this request may still be executed.
     pub(super) fn may_come(&self, asked: A) -> bool {
         let on_its_way = |it: &UnderWay<A, R>| it.asked == asked && it.reply.is_none();
         self.in_doubt.contains(&asked) || self.under_way.as_ref().is_some_and(on_its_way)

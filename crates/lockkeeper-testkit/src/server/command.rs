@@ -10,13 +10,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// Longer than any command of a test takes, so that one to a frozen server ends too.
+/// Longer than any command in a test takes, so that a command to a frozen server ends too.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the server answered. Bytes that are no UTF-8 are replaced.
+/// A reply from the server. Bytes that are not UTF-8 are replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// There is no such thing.
+    /// The null reply.
     Nil,
     /// A number.
     Integer(i64),
@@ -27,11 +27,11 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The text; a number in decimal.
+    /// Returns the text; a number in decimal.
     ///
     /// # Errors
     ///
-    /// If it is neither.
+    /// If the reply is neither.
     pub fn into_text(self) -> Result<String> {
         match self {
             Self::Text(text) => Ok(text),
@@ -40,11 +40,11 @@ impl Reply {
         }
     }
 
-    /// The number; a text that reads as one counts.
+    /// Returns the number, also of a text that parses as one.
     ///
     /// # Errors
     ///
-    /// If it is neither.
+    /// If the reply is neither.
     pub fn into_integer(self) -> Result<i64> {
         match self {
             Self::Integer(number) => Ok(number),
@@ -55,11 +55,11 @@ impl Reply {
         }
     }
 
-    /// The texts of a list.
+    /// Returns the texts of a list.
     ///
     /// # Errors
     ///
-    /// If it is no list, or not all of it is text.
+    /// If the reply is not a list of texts.
     pub fn into_texts(self) -> Result<Vec<String>> {
         match self {
             Self::List(list) => list.into_iter().map(Self::into_text).collect(),
@@ -82,7 +82,7 @@ impl Reply {
     }
 }
 
-/// Connects, authenticates, chooses the database, sends, and returns the reply to the command.
+/// Connects, authenticates, selects the database, sends the command and returns its reply.
 pub(super) async fn send(
     socket: &Path,
     password: Option<&str>,
@@ -121,7 +121,7 @@ async fn exchange(stream: &mut UnixStream, words: &[&str]) -> Result<Reply> {
     }
 }
 
-/// The number of calls in a line like `cmdstat_evalsha:calls=21,usec=175,…`; a command never called has no line.
+/// The number of calls from a line like `cmdstat_evalsha:calls=21,usec=175,…`; a command that was never called has no line.
 pub(super) fn calls(statistics: &str, command: &str) -> Result<u64> {
     let start = format!("cmdstat_{}:calls=", command.to_lowercase());
     let Some(rest) = statistics

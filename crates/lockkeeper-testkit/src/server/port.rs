@@ -1,40 +1,39 @@
-//! Which port a server gets, so that no other server is ever met there.
+//! Chooses a port for each server so that clients never reach the wrong server.
 //!
-//! A client that survives its server goes on dialling the port. If another test's server stood there by then, it would
-//! answer, and have none of the client's keys. So a port stays with its server while that is dead, and is not given
-//! again soon afterwards. All ports lie below those that systems give to outgoing connections, which could occupy one
-//! between two lives of a server.
+//! A client that outlives its server keeps dialling the port. If another test's server listened there by then, it would answer
+//! without having the client's keys. So a port stays reserved for its server while that is down, and is not reused soon
+//! afterwards. All ports lie below the ephemeral range, so no outgoing connection can occupy one while its server restarts.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result};
 
-/// The first port of a server, and how many there are.
+/// The first server port, and how many there are.
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 5_000;
 
-/// How far above its port a server's reservation listens: all processes see it, and it ends with its own.
+/// Offset from a server's port to its reservation, a listener that all processes see and that ends with this process.
 const RESERVATION: u16 = COUNT;
 
-/// How far above its port a node of a cluster listens to the other nodes.
+/// Offset from a server's port to the port on which a cluster node listens to the other nodes.
 const BUS: u16 = 2 * COUNT;
 
-/// How many ports this process has looked at.
+/// How many ports this process has tried.
 static LOOKED_AT: AtomicU16 = AtomicU16::new(0);
 
-/// A port that stays with its holder, whether somebody listens there or not.
+/// A port that stays reserved for its holder, whether a process listens there or not.
 #[derive(Debug)]
 pub(super) struct Port {
     number: u16,
-    /// Missing for a server that another process started: it listens, which is enough.
+    /// `None` for a server that another process started: the server itself listens, which is enough.
     _reservation: Option<TcpListener>,
 }
 
 impl Port {
-    /// A port on which nobody listens, nor on the one where a node of a cluster meets the others.
+    /// Reserves a port that is free and whose cluster-bus port is free too.
     pub(super) fn reserve() -> Result<Self> {
-        // Another process begins elsewhere, most often.
+        // Most other processes start elsewhere.
         let begin = std::process::id() % u32::from(COUNT) * 97;
         for _ in 0..COUNT {
             let next = begin + u32::from(LOOKED_AT.fetch_add(1, Ordering::Relaxed));
@@ -57,7 +56,7 @@ impl Port {
         })
     }
 
-    /// The port of a server that listens already.
+    /// The port of a server that is already listening.
     pub(super) const fn of_another_process(number: u16) -> Self {
         Self {
             number,

@@ -1,4 +1,4 @@
-//! The process of a server, and the shell that ends it with this process.
+//! The process of a server, and the shell that ends it together with this process.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Options, PROGRAM_VARIABLE};
 
-/// Programs looked for on `PATH`, the first that exists is taken.
+/// Program names to look for on `PATH`; the first one found is used.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Ends a server with the process that started it, whose end closes the pipe.
+/// Ends a server when the process that started it ends, which closes the pipe.
 const WATCH: &str = r#"read -r _; kill -KILL "$1"; rm -rf -- "$2""#;
 
 /// Ends a kept server when nobody has touched it for half an hour.
@@ -26,7 +26,7 @@ const WATCH_KEPT: &str = r#"
 #[derive(Debug)]
 pub(super) struct Process {
     pid: u32,
-    /// Unless another process started it.
+    /// `None` if another process started the server.
     own: Option<Own>,
 }
 
@@ -36,7 +36,7 @@ struct Own {
     watcher: Child,
 }
 
-/// Lets a kept server live for another half an hour.
+/// Keeps a kept server alive for another half an hour.
 pub(super) fn touch(directory: &Path) -> std::io::Result<()> {
     std::fs::write(directory.join("touched"), "")
 }
@@ -44,9 +44,9 @@ pub(super) fn touch(directory: &Path) -> std::io::Result<()> {
 impl Process {
     pub(super) fn start(options: &Options, configuration: &Path, directory: &Path) -> Result<Self> {
         let mut server = spawn(options, configuration)?;
-        // The end of this process, however it comes about, closes the pipe. A parent-death signal would need unsafe
-        // code, and follows the thread that started the server rather than the process. Groups of their own, because
-        // an interrupt from the keyboard would end the watcher before a frozen server.
+        // However this process ends, its end closes the pipe. A parent-death signal would need unsafe code, and follows the
+        // thread that started the server rather than the process. Server and watcher have process groups of their own, because
+        // an interrupt from the keyboard would otherwise end the watcher before a frozen server.
         let watch = if options.kept {
             touch(directory)?;
             WATCH_KEPT
@@ -75,7 +75,7 @@ impl Process {
         }
     }
 
-    /// One that another process started, to be kept.
+    /// Adopts a kept server that another process started.
     pub(super) const fn take_up(pid: u32) -> Self {
         Self { pid, own: None }
     }
@@ -84,7 +84,7 @@ impl Process {
         self.pid
     }
 
-    /// How it has ended, if it has.
+    /// The exit status, if the server has ended.
     pub(super) fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
         match &mut self.own {
             Some(own) => own.server.try_wait(),
@@ -100,7 +100,7 @@ impl Process {
         kill_process(self.pid()?, signal).with_context(|| format!("failed to send {signal:?}"))
     }
 
-    /// Waits for the end, and brings it about when the patience is over.
+    /// Waits for the server to end, and kills it after `patience`.
     pub(super) fn wait(mut self, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         while self.ended()?.is_none() && Instant::now() < deadline {
@@ -113,8 +113,8 @@ impl Process {
         self.end().context("failed to kill the server")
     }
 
-    /// The watcher first: once the server is reaped its pid can be somebody else's. What another process started is left to
-    /// its watcher.
+    /// Ends the watcher first: once the server is reaped, another process may get its pid. A server that another process
+    /// started is ended by its own watcher.
     fn end(&mut self) -> std::io::Result<()> {
         let Some(Own { server, watcher }) = &mut self.own else {
             return Ok(());
@@ -127,12 +127,12 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nobody is left to tell; ending twice is harmless, the handles know that they were reaped.
+        // There is no caller to report to. Ending twice is harmless: the handles know that they were reaped.
         let _ = self.end();
     }
 }
 
-/// Starts the first server program there is.
+/// Starts the first server program found.
 fn spawn(options: &Options, configuration: &Path) -> Result<Child> {
     let chosen = options.program.clone();
     let chosen = chosen.or_else(|| std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from));

@@ -146,7 +146,7 @@ fn a_killed_test_leaves_no_server() -> Result<()> {
     assert!(exists(pid));
     test.kill()?;
     assert_eq!(test.wait()?.signal(), Some(9));
-    // Nobody tells this process of a grandchild's end; where nobody reaps orphans it stays as a zombie.
+    // This process is not notified when a grandchild ends. Without an init that reaps orphans, the grandchild stays a zombie.
     let deadline = Instant::now() + Duration::from_secs(10);
     let status = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     while exists(pid) && !status().contains(") Z ") {

@@ -1,11 +1,11 @@
-//! Certificates for servers that speak TLS and for their clients. They are good for a hundred years and nowhere but here.
+//! Certificates for servers that speak TLS and for their clients. They are valid for a hundred years and used only here.
 
 use std::path::Path;
 
 use anyhow::Result;
 
-/// `named.pem` is for a server too, and names `localhost` without any address. `stranger.pem` is an authority that has signed
-/// nothing.
+/// `named.pem` is also a server certificate; it names `localhost` without any address. `stranger.pem` is an authority that has
+/// signed nothing.
 const FILES: [(&str, &str); 8] = [
     ("ca.pem", include_str!("tls/ca.pem")),
     ("server.pem", include_str!("tls/server.pem")),
@@ -17,7 +17,7 @@ const FILES: [(&str, &str); 8] = [
     ("stranger.pem", include_str!("tls/stranger.pem")),
 ];
 
-/// Puts the files where a server and its clients find them.
+/// Writes the files to the directory where a server and its clients look for them.
 pub(super) fn write(directory: &Path) -> Result<()> {
     for (name, text) in FILES {
         std::fs::write(directory.join(name), text)?;
@@ -25,7 +25,7 @@ pub(super) fn write(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lines of a server that speaks nothing else, and only with clients that its authority knows.
+/// Configuration for a server that speaks only TLS, and only with clients that its authority has signed.
 pub(super) fn configuration(directory: &Path, port: u16) -> String {
     let directory = directory.display();
     format!(

@@ -1,31 +1,32 @@
-//! Beyond the conditions: histories in which one thing happens that the guarantees exclude, or one thing is asked for that they
-//! do not promise. Each finds the rule that is then broken: the counter-example of `docs/guarantees.md`, by its seed.
+//! Histories beyond the conditions of the guarantees: one thing happens that the guarantees exclude, or one thing is checked
+//! that they do not promise. Each history finds the rule that then breaks: the counter-example of `docs/guarantees.md`, by its
+//! seed.
 
 use super::plan::{Fault, Plan};
 
 /// What the guarantees exclude or do not promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beyond {
-    /// The server is replaced by one that has not heard of the last writes, and exclusion is asked for all the same.
+    /// A failover to a server that lacks the last writes; exclusion is checked all the same.
     LostWrites,
-    /// The same, and a claim that joins a hold that has come back is to have a token larger than those that were lost.
+    /// The same, but the check is that a claim that joins a restored hold has a larger token than the lost ones.
     ReturnedHold,
-    /// The same as the first, by one whose clock is behind by up to two ttls.
+    /// Like `LostWrites`, but the new server's clock is up to two ttls behind.
     ClockBehind,
-    /// The server's clock runs ahead by more than the margin, up to two ttls at once.
+    /// The server's clock jumps ahead by more than the margin, up to two ttls at once.
     ClockAhead,
-    /// Somebody deletes the key of a name.
+    /// An outsider deletes the key of a name.
     DeletedKey,
-    /// Somebody takes a name from its holder by force.
+    /// An administrator takes a name from its holder by force.
     Force,
-    /// A holder looks whether it holds, rests, and then writes without looking again.
+    /// A holder checks that it holds, pauses, and then writes without checking again.
     LateWrite,
-    /// A waiter in a queue is silent for longer than its ttl, and is to keep its place.
+    /// A waiter in a queue is silent for longer than its ttl; the check is that it keeps its place.
     Silence,
 }
 
 impl Beyond {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 8] = [
         Self::LostWrites,
         Self::ReturnedHold,
@@ -37,19 +38,19 @@ impl Beyond {
         Self::Silence,
     ];
 
-    /// How it is called on the command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.facts().0
     }
 
-    /// The rule that is broken.
+    /// The rule that breaks.
     #[must_use]
     pub const fn breaks(self) -> &'static str {
         self.facts().1
     }
 
-    /// Its name, the rule that is broken, and what befalls the server or a host for it.
+    /// Its name, the rule that breaks, and the fault that causes it, if any.
     const fn facts(self) -> (&'static str, &'static str, Option<Fault>) {
         match self {
             Self::LostWrites => ("lost-writes", "two holders", Some(Fault::Failover)),
@@ -65,7 +66,7 @@ impl Beyond {
 }
 
 impl Plan {
-    /// The same history, but for what is beyond the conditions: of its own faults none, which could be to blame instead.
+    /// A history with only the fault that is beyond the conditions, so that no other fault can be to blame.
     pub(super) fn beyond(seed: u64, beyond: Beyond) -> Self {
         let mut plan = Self::new(seed);
         plan.drifts = false;

@@ -1,7 +1,15 @@
-//! The checkers: what must hold at every step of a history. The first violation ends it.
+//! The checkers: the rules that every step of a history must keep. The first violation ends the history.
 //!
-//! Here is which leases are valid, and which tokens they were given. [`latches`] is about what opens them, [`laws`] about what may be sent, [`majority`] about what
-//! servers grant together, [`permits`] about how many hold a semaphore, [`progress`] about waiters that must be served, [`results`] about what has come of work, [`tokens`] about their order, [`turns`] about that of a queue.
+//! This module checks which leases are valid and which tokens they have. The submodules check the rest:
+//!
+//! - [`latches`]: what opens a latch
+//! - [`laws`]: what a client may send
+//! - [`majority`]: what servers grant together
+//! - [`permits`]: how many permits of a semaphore are held
+//! - [`progress`]: that waiters are served
+//! - [`results`]: the results of work
+//! - [`tokens`]: the order of tokens
+//! - [`turns`]: the order of a queue
 
 mod latches;
 mod laws;
@@ -34,72 +42,72 @@ use leaders::Leaders;
 use majority::Majorities;
 use turns::Waiter;
 
-/// What the server's clock may be behind ours.
+/// How far the server's clock may be behind ours.
 const ROUNDING: Duration = Duration::from_millis(5);
 
-/// By how much a server's uptime may be short of the truth: it counts whole seconds, the last of which is not counted on.
+/// How far a server's uptime may be below the truth: it counts whole seconds, and the last one may be incomplete.
 const UPTIME_ROUNDING: Duration = Duration::from_secs(2);
 
-/// Something that must not have happened.
+/// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule that was broken, in two or three words.
+    /// The rule, in two or three words.
     pub rule: &'static str,
-    /// By whom and how.
+    /// Which client or claim broke it, and how.
     pub what: String,
 }
 
-/// A claim on one server: what a Redlock has on each of its servers has the same claim.
+/// A claim on one server: a Redlock uses the same claim on each of its servers.
 pub(super) type Id = (usize, String);
 
-/// A lease that somebody was given.
+/// A lease that a task was given.
 #[derive(Debug)]
 struct Held {
     name: usize,
     client: usize,
     lease: Lease,
-    /// What it is to its holder.
+    /// The grant as its holder knows it.
     grant: Standing,
-    /// How often its server had lost data when it was granted.
+    /// How often the server had lost data before the grant.
     era: u64,
 }
 
-/// See the module.
+/// The state of all checkers.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// The names, each at its number.
+    /// The names, by number.
     places: Vec<Place>,
     forgets: bool,
-    /// What is asked for beyond the promises.
+    /// What is checked beyond the promises.
     beyond: Option<Beyond>,
-    /// The server's clock never runs or steps back, and it forgets nothing.
+    /// The server's clock never steps back, and it forgets nothing.
     steady: bool,
     longest_ttl: Duration,
-    /// How long every lease lasts on the server at least.
+    /// The minimum time that a lease lasts on the server.
     certain: Duration,
     /// How often waiters in a queue heartbeat.
     heartbeat: Duration,
-    /// For how long a waiter in a queue is alive after a sign of it, whatever the clocks do.
+    /// How long a waiter in a queue surely counts as alive after the server heard from it, whatever the clocks do.
     alive: Duration,
-    /// Clients that were closed or are gone: what they sent may still arrive.
+    /// Clients that were closed or are gone; their requests may still arrive.
     dead: BTreeSet<usize>,
     violation: Option<Violation>,
-    /// How many leases somebody was given.
+    /// How many leases tasks were given.
     grants: u64,
-    /// By server: what was given up in the storm is gone when it is over, and not only what was granted later.
+    /// By server: whether claims given up in the storm must be gone once it is over, and not only claims granted later.
     settles: Vec<bool>,
-    /// What was released may be back.
+    /// Whether a released claim may come back.
     late: bool,
     held: Vec<Held>,
-    /// The last grant that the server answered with, by name.
+    /// The last grant in a reply of the server, by name.
     last: BTreeMap<usize, Grant>,
-    /// The last of those that are not to read.
+    /// The last such grant that is not a reader's.
     last_write: BTreeMap<usize, Grant>,
-    /// The first to have a token, by name and token.
+    /// The first grant with a token, by name and token.
     firsts: BTreeMap<(usize, u64), Grant>,
-    /// How often the server of a name had lost data when a token was given.
+    /// How often the name's server had lost data when a token was granted.
     eras: BTreeMap<(usize, u64), u64>,
-    /// How often each server has lost data, and when it did last.
+    /// How often each server has lost data, and when it last did.
     losses: Vec<(u64, Duration)>,
     /// Claims whose release the server has executed.
     released: BTreeSet<Id>,
@@ -109,46 +117,47 @@ pub(super) struct Checks {
     armed: BTreeMap<Id, Duration>,
     /// The largest token with which the resource behind a name was written.
     written: BTreeMap<usize, u64>,
-    /// Owners that acquire or hold, how often.
+    /// How many acquisitions and holds an owner has, by name and owner.
     interest: BTreeMap<(usize, String), usize>,
-    /// Owners that collect several names, by each: part of them may be held for long before anybody is given a lease.
+    /// Owners that acquire several names at once, by name: such an owner may hold part of them long before a task is given a
+    /// lease.
     gathering: BTreeSet<(usize, String)>,
-    /// How many wait, by name and client.
+    /// How many acquisitions wait, by name and client.
     waiting: BTreeMap<(usize, usize), usize>,
-    /// Before when a client must ask for a name, because it was told of a gap.
+    /// The time by which a client must ask for a name, because it was told that it may have missed messages.
     looks: BTreeMap<(usize, usize), Duration>,
-    /// Since when a name is free with somebody waiting.
+    /// Since when a name has been free although a task waits for it.
     idle: Vec<Option<Duration>>,
     /// When a claim of a name was last released.
     freed: Vec<Option<Duration>>,
-    /// When waiters last lost their places because they ask for more than there is.
+    /// When waiters last lost their places because they ask for more permits than there are.
     dropped: Vec<Option<Duration>>,
-    /// Since when a name is held by a claim that nobody wants.
+    /// A claim that holds a name although no task wants it, and since when.
     ghost: Vec<Option<(String, Duration)>>,
-    /// Requests on their way, by claim.
+    /// Requests in flight, by claim.
     open: BTreeMap<Id, Vec<(u64, bool)>>,
     /// Claims for which a release was sent.
     releasing: BTreeSet<Id>,
-    /// Claims for which anything was sent, by client.
+    /// Claims for which a client has sent a request, by client.
     asked: BTreeSet<(usize, String)>,
-    /// The claims that wait in the queue of a name, in the order in which they were told to.
+    /// The claims that wait in the queue of a name, in the order in which the server told them to wait.
     queues: Vec<Vec<Waiter>>,
-    /// The grants of a name that stood on the server when a script that may change that was last run.
+    /// The grants of a name on the server after the last script that may have changed them.
     stood: Vec<Vec<Standing>>,
-    /// The limit of a semaphore that stood behind that script, and the one that stood at the last grant.
+    /// The limit of a semaphore after that script, and at the last grant.
     limits: Vec<Option<u32>>,
     granted_in: Vec<Option<u32>>,
-    /// The claims of all such grants, and their tokens.
+    /// The claims of all grants so far, and their tokens.
     ever: BTreeSet<(String, u64)>,
-    /// The grants of a name that nobody has heard of yet, and since when.
+    /// The grants of a name that no task knows of yet, and since when.
     unheard: Vec<Vec<(Standing, Duration)>>,
-    /// What has come of work, ever, by name and token.
+    /// All results of work so far, by name and token.
     results: BTreeMap<(usize, u64), String>,
-    /// What a majority of the servers has granted.
+    /// What majorities of the servers have granted.
     majorities: Majorities,
-    /// Who leads, and who observes that.
+    /// The leaders and their observers.
     pub(super) leaders: Leaders,
-    /// What is known of latches.
+    /// The state of latches.
     pub(super) latches: Latches,
 }
 
@@ -164,7 +173,7 @@ impl Checks {
             longest_ttl: plan.ttl,
             certain: plan.shortest_ttl() - plan.margin(),
             heartbeat: plan.heartbeat(),
-            // The server's clock runs or steps ahead by less than a twentieth of that.
+            // The server's clock runs or steps ahead by less than a twentieth of the waiter ttl.
             alive: match plan.beyond {
                 Some(Beyond::Silence) => Duration::MAX,
                 _ => plan.waiter_ttl.mul_f64(0.95),
@@ -197,7 +206,7 @@ impl Checks {
         self.violation.get_or_insert(Violation { rule, what });
     }
 
-    /// A server has executed a request of a client.
+    /// Records that a server has executed a client's request.
     pub(super) fn executed(
         &mut self,
         client: usize,
@@ -229,18 +238,18 @@ impl Checks {
         }
     }
 
-    /// The name that has its main key on this server.
+    /// The name with this main key on this server.
     fn name_of(&self, server: usize, main: &str) -> Option<usize> {
         let mut places = self.places.iter();
         places.position(|place| place.server == server && place.main == main)
     }
 
-    /// A claim of a name.
+    /// Identifies a claim of a name.
     fn id(&self, name: usize, claim: &str) -> Id {
         (self.places[name].server, claim.to_owned())
     }
 
-    /// What became of one claim of a request.
+    /// Records the outcome of one claim of a request.
     fn answered(
         &mut self,
         (client, place): (usize, usize),
@@ -293,12 +302,12 @@ impl Checks {
         }
     }
 
-    /// Whether a lease that was armed then must be over.
+    /// Whether a lease armed at `armed` must have ended.
     fn is_over(&self, armed: Duration, now: Duration) -> bool {
         now > armed + self.longest_ttl + ROUNDING
     }
 
-    /// A server has lost its last writes, or all.
+    /// Records that a server has lost its last writes, or all of its data.
     pub(super) fn forgot(&mut self, server: usize, now: Duration) {
         self.losses[server] = (self.losses[server].0 + 1, now);
         for (name, place) in self.places.iter().enumerate() {
@@ -310,24 +319,25 @@ impl Checks {
         }
     }
 
-    /// Whether a server has lost all within the longest ttl, so that no Redlock counts on it. It knows by its uptime.
+    /// Whether a server has lost all data within the longest ttl, so that a Redlock must not count it. It knows that from its
+    /// uptime.
     pub(super) fn keeps_one_out(&self, now: Duration) -> bool {
         let out = self.longest_ttl + UPTIME_ROUNDING;
         let mut losses = self.losses.iter();
         losses.any(|(count, lost)| *count > 0 && now <= *lost + out)
     }
 
-    /// A server stood still for so long that releases may have been given up: those claims end by their ttl.
+    /// Records that a server was frozen for so long that clients may have given up on releases: those claims end by their ttl.
     pub(super) fn gave_up_releases(&mut self, server: usize) {
         self.settles[server] = false;
     }
 
-    /// How often the server of a name has lost data, and when it did last.
+    /// How often the server of a name has lost data, and when it last did.
     fn losses(&self, name: usize) -> (u64, Duration) {
         self.losses[self.places[name].server]
     }
 
-    /// Somebody was given a lease.
+    /// Records that a task was given a lease.
     pub(super) fn given(&mut self, name: usize, client: usize, lease: &Lease, reads: bool) {
         self.grants += 1;
         let token = lease.fencing_token().get();
@@ -351,12 +361,12 @@ impl Checks {
             era,
         });
         if self.believes_to_lead(client, name) {
-            // Those of its claims that wait stand in line.
+            // The waiting claims of this client are in its local queue.
             self.looks.remove(&(name, client));
         }
     }
 
-    /// A host was given a lease by a majority.
+    /// Records that a host was given a lease by a majority.
     pub(super) fn given_by_majority(&mut self, host: usize, lease: &Lease) {
         self.grants += 1;
         if let Err(Violation { rule, what }) = self.majorities.granted(host, lease) {
@@ -364,7 +374,7 @@ impl Checks {
         }
     }
 
-    /// A client is closed or gone, and holds nothing any more.
+    /// Records that a client is closed or gone and holds nothing any more.
     pub(super) fn died(&mut self, client: usize) {
         self.dead.insert(client);
         self.held.retain(|held| held.client != client);
@@ -377,10 +387,10 @@ impl Checks {
         mine.filter(|held| is_valid(&held.lease)).count()
     }
 
-    /// A holder writes to the resource behind the lock, or reads it.
+    /// Records that a holder writes to the resource behind the lock, or reads it.
     pub(super) fn touch(&mut self, name: usize, lease: &Lease, reads: bool) {
         if self.places[name].model == KindModel::Semaphore {
-            // Those that hold together have different tokens.
+            // Holders at the same time have different tokens.
             return;
         }
         let token = lease.fencing_token().get();
@@ -393,7 +403,7 @@ impl Checks {
         }
     }
 
-    /// Looks at what is valid.
+    /// Checks the leases that are valid now.
     pub(super) fn look(&mut self, now: Duration) {
         self.held.retain(|held| is_valid(&held.lease));
         self.look_for_overlap(now);
@@ -439,7 +449,7 @@ impl Checks {
         model.holders(&servers[*server], main)
     }
 
-    /// What must be true when nobody works any more.
+    /// Checks what must be true when all tasks have ended.
     pub(super) fn look_at_end(&mut self, servers: &[MemoryStore]) {
         if let Some(held) = self.held.iter().find(|held| is_valid(&held.lease)) {
             let what = format!("client {} holds name{}", held.client, held.name);
@@ -462,7 +472,7 @@ fn is_valid(lease: &Lease) -> bool {
     matches!(lease.state(), LeaseState::Held | LeaseState::Uncertain)
 }
 
-/// The owner in a claim.
+/// The owner part of a claim.
 fn owner_of(claim: &str) -> &str {
     claim.split('/').next().unwrap_or_default()
 }

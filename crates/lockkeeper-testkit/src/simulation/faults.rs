@@ -1,5 +1,4 @@
-//! The fault schedule: what befalls hosts and servers while the storm lasts, a short cut now and then when it is over, and the
-//! end.
+//! The fault schedule: the faults of hosts and servers during the storm, an occasional short cut afterwards, and the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +18,10 @@ use super::plan::{APART, Fault};
 use super::workload::Workload;
 use super::world::World;
 
-/// How long what went wrong may show after it is over: a request that is waited for, a pause between attempts.
+/// How long a fault may have effects after it ends: a pending request, a pause between attempts.
 const AFTERMATH: Duration = Duration::from_millis(700);
 
-/// How long a connection is broken in calm, ms.
+/// How long a cut lasts in the calm, ms.
 const BLIP: u64 = 200;
 
 /// A host with its tasks.
@@ -32,7 +31,7 @@ struct Running {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// All hosts, and what befalls them.
+/// All hosts, and the faults that they meet.
 pub(super) struct FaultSchedule {
     world: Arc<World>,
     workload: Workload,
@@ -40,13 +39,13 @@ pub(super) struct FaultSchedule {
     hosts: Vec<Running>,
     /// Tasks of hosts that are gone.
     orphans: Vec<JoinHandle<()>>,
-    /// Of each server.
+    /// One per server.
     snapshots: Vec<Snapshot>,
     /// When each server's clock last stepped forward.
     stepped: Vec<Duration>,
-    /// How far each server's clock is ahead of the time, ms; of a single one it does not matter.
+    /// How far each server's clock is ahead of the time, ms. With a single server it does not matter.
     ahead: Vec<i64>,
-    /// How far the servers' clocks stepped back in all.
+    /// How far the servers' clocks have stepped back in total.
     back: Duration,
 }
 
@@ -69,7 +68,7 @@ impl FaultSchedule {
         Ok(schedule)
     }
 
-    /// A new host begins to work.
+    /// Starts a new host.
     fn start(&mut self) -> Result<(), lockkeeper::Error> {
         let world = &self.world;
         let mut host = Host {
@@ -97,7 +96,7 @@ impl FaultSchedule {
         Ok(())
     }
 
-    /// One of the servers.
+    /// Chooses one of the servers.
     fn server(&mut self) -> usize {
         match self.world.servers.len() {
             1 => 0,
@@ -105,7 +104,7 @@ impl FaultSchedule {
         }
     }
 
-    /// Faults until the storm is over.
+    /// Runs faults until the storm is over.
     pub(super) async fn storm(&mut self) -> Result<(), lockkeeper::Error> {
         let plan = self.world.plan.clone();
         while self.world.now() < plan.storm {
@@ -164,7 +163,7 @@ impl FaultSchedule {
             }
             Fault::ClockBack => {
                 let longest = if self.world.servers.len() > 1 {
-                    // Those of a Redlock are never behind the time, or they would be too far apart.
+                    // The clock of a Redlock's server never falls behind the time, or the clocks would be too far apart.
                     self.ahead[server]
                 } else {
                     self.ttl_ms().cast_signed()
@@ -174,7 +173,7 @@ impl FaultSchedule {
                 self.back += Duration::from_millis(step.unsigned_abs());
                 store.step_clock(-step);
             }
-            // Once in one lease, or the steps would add up to more than the margin.
+            // At most once per lease, or the steps would add up to more than the margin.
             Fault::ClockForward if now >= self.stepped[server] + 2 * self.world.plan.ttl => {
                 self.stepped[server] = now;
                 let longest = self.world.plan.margin() - Duration::from_millis(2);
@@ -193,14 +192,14 @@ impl FaultSchedule {
             Fault::DeletedKey => {
                 let places = self.world.places();
                 let place = &places[self.random.usize(..places.len())];
-                // It may be gone already.
+                // The key may be gone already.
                 let _ = self.world.servers[place.server].execute(&["DEL", &place.main]);
             }
             Fault::Force => {
                 let places = self.world.places();
                 let place = &places[self.random.usize(..places.len())];
                 let client = self.hosts[host].host.clients[place.server].clone();
-                // In a storm it may fail.
+                // This may fail in a storm.
                 if let Ok(found) = client.inspect(&place.name).await
                     && let Some(holder) = found.holders.first()
                 {
@@ -236,7 +235,7 @@ impl FaultSchedule {
                 if machine.frozen <= now {
                     machine.frozen_since = now;
                 }
-                // Never sooner than what was put off expects, or requests would overtake one another.
+                // Never earlier than a delayed action expects, or requests would overtake one another.
                 machine.frozen = machine.frozen.max(until);
                 let stood = machine.frozen - machine.frozen_since;
                 drop(network);
@@ -256,7 +255,7 @@ impl FaultSchedule {
                 let semaphore = Semaphore::new(client, &place.name, LIMIT);
                 let limit = self.random.u32(1..=LIMIT + 1);
                 self.orphans.push(tokio::spawn(async move {
-                    // Whether it was is seen on the server.
+                    // The server shows whether it was set.
                     let _ = semaphore.set_limit(limit).await;
                 }));
             }
@@ -264,7 +263,7 @@ impl FaultSchedule {
         Ok(())
     }
 
-    /// A moment up to so many ttls from now, and in the storm.
+    /// A random time up to this many ttls from now, within the storm.
     fn until(&mut self, ttls: f64) -> Duration {
         let longest = self.world.plan.ttl.mul_f64(ttls).as_millis();
         let spell = self.random.u64(0..=u64::try_from(longest).unwrap_or(0));
@@ -278,7 +277,7 @@ impl FaultSchedule {
         u64::try_from(self.world.plan.ttl.as_millis()).unwrap_or(0)
     }
 
-    /// A host has a name revoked, wherever that is.
+    /// Makes a host revoke a name, on whichever server it is.
     fn revoke(&mut self, host: usize) {
         let places = self.world.places();
         let Some(meant) = self.random.choice(places) else {
@@ -288,7 +287,7 @@ impl FaultSchedule {
             let client = self.hosts[host].host.clients[place.server].clone();
             let name = place.name.clone();
             self.orphans.push(tokio::spawn(async move {
-                // Whether it was is seen on the server.
+                // The server shows whether it was revoked.
                 let _ = client.revoke(&name).await;
             }));
         }
@@ -318,7 +317,7 @@ impl FaultSchedule {
         }
     }
 
-    /// Closes a client and looks at what it reports.
+    /// Closes a client and checks its report.
     async fn close_client(&self, link: usize, client: &Client) {
         self.world.network().links[link].closing = true;
         let (held, interested) = self
@@ -338,7 +337,7 @@ impl FaultSchedule {
             .check(|checks| (checks.asked(link), checks.interested()));
         let told = report.confirmed + report.expiring + report.unconfirmed;
         if report.expiring < held
-            // A closed client takes part in what is begun meanwhile with a majority of clients that are not.
+            // A closed client still takes part in a majority acquisition whose other clients are open.
             || report.expiring > held + interested + later
             || told > asked + interested
         {
@@ -352,17 +351,17 @@ impl FaultSchedule {
         self.world.check(|checks| checks.died(link));
     }
 
-    /// Everything works again; hosts go on for a while, and a connection breaks for a moment.
+    /// Ends all faults. Hosts go on for a while, and one connection breaks for a moment.
     pub(super) async fn calm(&mut self) {
         self.world.heal();
         let hosts = self.hosts.iter();
         let links = hosts.flat_map(|running| running.host.links.iter().copied());
         let links: Vec<usize> = links.collect();
         for &link in &links {
-            // Whatever was missed is told.
+            // Report everything that was missed.
             self.cut(link, 0, false);
         }
-        // A connection that was broken for long before may still be.
+        // A connection that broke long before may still be down.
         let mended = links
             .iter()
             .map(|link| self.world.network().links[*link].mended)
@@ -384,7 +383,7 @@ impl FaultSchedule {
         self.world.calm_from(self.world.now() + after);
     }
 
-    /// Tasks finish what they are at; all of them must come to an end.
+    /// Lets tasks finish their current turn; all of them must come to an end.
     pub(super) async fn finish(&mut self) {
         self.world.tell(format_args!("the end"));
         self.world.end();
@@ -410,7 +409,7 @@ impl FaultSchedule {
         sleep(2 * self.world.plan.ttl + self.back + Duration::from_secs(8)).await;
     }
 
-    /// All hosts go; nothing is left of them.
+    /// Stops all hosts.
     pub(super) async fn stop(mut self) {
         for Running { host, .. } in std::mem::take(&mut self.hosts) {
             for link in &host.links {

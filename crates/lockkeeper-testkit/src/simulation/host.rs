@@ -1,5 +1,5 @@
-//! A host: a process with a client for each server, whose connections are its own. What its tasks have in common: that the checkers
-//! hear what they want and what they were given, which errors may be, and that they do not run while it is paused.
+//! A host: a process with one client per server, each with its own connections. The common part of its tasks: they report to
+//! the checkers what they want and what they were given, judge errors, and do not run while the host is paused.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use tokio::time::Sleep;
 
 use super::world::World;
 
-/// See the module.
+/// One process with its clients.
 #[derive(Debug, Clone)]
 pub(super) struct Host {
     pub(super) world: Arc<World>,
-    /// Those of its clients, by server.
+    /// The links of its clients, by server.
     pub(super) links: Vec<usize>,
-    /// By server.
+    /// One per server.
     pub(super) clients: Vec<Client>,
 }
 
 impl Host {
-    /// A seed of one of its parts.
+    /// The seed of one part of the host.
     pub(super) fn seed(&self, part: u64) -> u64 {
         let own = self
             .links
@@ -32,18 +32,18 @@ impl Host {
         self.world.plan.seed_of(own + part)
     }
 
-    /// The connections of its client for the server that has a name.
+    /// The link of its client for the server of a name.
     pub(super) fn link_of(&self, name: usize) -> usize {
         self.links[self.world.places()[name].server]
     }
 
-    /// Whether one of its clients is about to be closed.
+    /// Whether one of its clients is being closed.
     fn is_closing(&self) -> bool {
         let network = self.world.network();
         self.links.iter().any(|link| network.links[*link].closing)
     }
 
-    /// A lease was granted: from now on it is watched.
+    /// Records a granted lease and watches it from now on.
     pub(super) fn given(&self, name: usize, lease: &Lease, reads: bool) {
         let (world, link) = (Arc::clone(&self.world), self.link_of(name));
         let token = lease.fencing_token();
@@ -66,7 +66,7 @@ impl Host {
         });
     }
 
-    /// A lease was granted by a majority of the servers.
+    /// Records a lease that a majority of the servers granted.
     pub(super) fn given_by_majority(&self, lease: &Lease) {
         let (token, host) = (lease.fencing_token(), self.links[0]);
         self.world
@@ -75,7 +75,7 @@ impl Host {
             .check(|checks| checks.given_by_majority(host, lease));
     }
 
-    /// Whether an error may be.
+    /// Checks that an error has a cause.
     pub(super) fn judge(&self, error: &Error, began: Duration) -> Result<(), Closed> {
         self.world
             .tell(format_args!("c{} fails: {error}", self.links[0]));
@@ -95,7 +95,7 @@ impl Host {
         }
     }
 
-    /// A random time up to so many ttls.
+    /// A random time up to this many ttls.
     pub(super) fn spell(&self, random: &mut Rng, ttls: f64) -> Duration {
         let longest = self.world.plan.ttl.mul_f64(ttls).as_millis();
         let longest = u64::try_from(longest).unwrap_or(0);
@@ -103,10 +103,10 @@ impl Host {
     }
 }
 
-/// The client is closed: there is nothing more to do.
+/// The client is closed, so the task ends.
 pub(super) struct Closed;
 
-/// The interest of a task in a name, for as long as it acquires or holds.
+/// A task's interest in a name while it acquires or holds.
 pub(super) struct Wish {
     world: Arc<World>,
     link: usize,
@@ -128,7 +128,7 @@ impl Wish {
         }
     }
 
-    /// In a name that is acquired with others, all of them or none.
+    /// Interest in a name that is acquired together with others, all of them or none.
     pub(super) fn in_one_of_several(host: &Host, name: usize, owner: Owner) -> Self {
         host.world.check(|checks| checks.gathers(name, owner));
         Self::new(host, name, owner, false)
@@ -150,14 +150,14 @@ impl Drop for Wish {
     }
 }
 
-/// What came of something, for the trace.
+/// The outcome of a call, for the trace.
 pub(super) fn word<T, E: std::fmt::Display>(outcome: &Result<T, E>) -> String {
     outcome
         .as_ref()
         .map_or_else(ToString::to_string, |_| "ok".to_owned())
 }
 
-/// A task of a client, which does not run while its client is paused.
+/// A task of a client, which does not run while the client is paused.
 pub(super) struct Pausable<F> {
     task: Pin<Box<F>>,
     world: Arc<World>,

@@ -1,8 +1,8 @@
-//! One model for each kind of lock: what its guards can do, which holders fit beside one another, which token may follow which,
-//! and what is held on the server.
+//! One model for each kind of lock: what its guards can do, which holders may hold together, which token may follow which, and
+//! what the server holds.
 //!
-//! To add a kind, add a variant here and say so of it, and give it a workload. Everything else, from the faults to the checks,
-//! is the same for all.
+//! To add a kind, add a variant here, answer its questions below, and give it a workload. Everything else, from the faults to
+//! the checks, is the same for all kinds.
 
 use std::time::Duration;
 
@@ -18,33 +18,33 @@ use lockkeeper_once::ByHand;
 
 use super::plan::Plan;
 
-/// How often a waiter in a queue heartbeats in the time for which one heartbeat counts.
+/// How many heartbeats a waiter in a queue sends per waiter ttl.
 const HEARTBEATS_PER_WAITER_TTL: u32 = 3;
 
-/// How many permits of a semaphore there are, as every client says.
+/// The limit of every semaphore, as all clients state it.
 pub(super) const LIMIT: u32 = 3;
 
-/// See the module.
+/// The model of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KindModel {
     /// One holder at a time.
     Mutex,
     /// One owner at a time, with any number of claims, which share a token.
     Reentrant,
-    /// The same, and in order of arrival by promise.
+    /// The same, with promised arrival order.
     Fair,
-    /// Readers together, or one owner that writes; first come, first served.
+    /// Many readers, or one owner that writes; in arrival order.
     RwLock,
-    /// So many permits at a time; first come, first served.
+    /// A limited number of permits at a time; in arrival order.
     Semaphore,
-    /// One leader at a time, whose owner it is known by; first come, first served.
+    /// One leader at a time, which proclaims its owner; in arrival order.
     Election,
-    /// Work that is done once: one claim at a time that does it, unless a result is stored.
+    /// Work that is done once: one claim at a time does it, unless a result is stored.
     Once,
-    /// Nobody holds it; what is true of it is in the checks of latches.
+    /// Has no holders; the checks of latches say what must be true.
     Latch,
-    /// What one server has of a Redlock. That a few have a claim proves nothing: a majority decides who is granted, and with
-    /// which token.
+    /// The part of a Redlock on one server. A claim on a few servers proves nothing: a majority decides which claim is
+    /// granted, and with which token.
     RedlockPart,
 }
 
@@ -55,13 +55,13 @@ pub(super) struct Grant {
     /// The claim that was granted.
     pub(super) claim: String,
     pub(super) token: u64,
-    /// It is one to read.
+    /// Whether it is a reader's.
     pub(super) reads: bool,
-    /// Of a semaphore: how many it is of.
+    /// The number of permits, for a semaphore.
     pub(super) permits: u32,
-    /// When the server answered, since the beginning of the history.
+    /// When the server answered, counted from the beginning of the history.
     pub(super) from: Duration,
-    /// Before when its lease cannot have run out on the server.
+    /// The time before which its lease cannot have expired on the server.
     pub(super) until: Duration,
 }
 
@@ -70,16 +70,16 @@ pub(super) struct Grant {
 pub(super) struct Standing {
     pub(super) owner: String,
     pub(super) token: u64,
-    /// It is held to read.
+    /// Whether it is a reader's.
     pub(super) reads: bool,
-    /// Of a semaphore: how many permits are held.
+    /// The number of permits held, for a semaphore.
     pub(super) permits: u32,
-    /// The claims that hold by it, if that is known.
+    /// The claims that hold by this grant, if known.
     pub(super) claims: Vec<String>,
 }
 
 impl Standing {
-    /// Whether one owner holds by one grant.
+    /// Whether both are the same grant of the same owner.
     pub(super) fn is_one_with(&self, other: &Self) -> bool {
         self.owner == other.owner && self.token == other.token
     }
@@ -89,20 +89,20 @@ impl Standing {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) hold: Hold,
-    /// It is one to read.
+    /// Whether it reads.
     pub(super) reads: bool,
 }
 
-/// What came of a guard that was to change its mode.
+/// The outcome of converting a guard.
 pub(super) enum Changed {
-    /// Another guard has taken its place.
+    /// Another guard has replaced it.
     Done(Held),
-    /// It is what it was.
+    /// It is unchanged.
     Refused(Held),
 }
 
 impl KindModel {
-    /// How many permits an acquisition is to have, by chance.
+    /// How many permits an acquisition asks for, at random.
     pub(super) fn permits(self, random: &mut Rng) -> u32 {
         match self {
             Self::Semaphore => random.u32(1..=LIMIT),
@@ -110,7 +110,8 @@ impl KindModel {
         }
     }
 
-    /// A run of work that is done once, or sometimes again as the command does it; `None` of a lock, for which nothing is drawn.
+    /// A run of work that is done once, sometimes one that repeats it as the command does. `None` for a lock, and then no
+    /// random number is drawn.
     pub(super) fn work(
         self,
         client: &Client,
@@ -125,7 +126,8 @@ impl KindModel {
         (self == Self::Once).then(work).transpose()
     }
 
-    /// The lock called `name`, for an owner; to read, if it has modes and is to; of so many permits, if it has some.
+    /// The lock called `name`, for an owner; for reading if the kind has modes and `reads` is set; for this many permits if it
+    /// has permits.
     pub(super) fn target(
         self,
         client: &Client,
@@ -141,7 +143,7 @@ impl KindModel {
             Self::Semaphore => Semaphore::new(client, name, LIMIT)
                 .permits(permits)
                 .target(),
-            // Of work it is what excludes a run of it.
+            // For work that is done once: what excludes another run.
             Self::Mutex | Self::Once | Self::Latch | Self::RedlockPart => {
                 Mutex::new(client, name).target()
             }
@@ -157,17 +159,17 @@ impl KindModel {
         !self.is_polled()
     }
 
-    /// Whether whoever waits asks again when it is told, and nothing of it is on the server.
+    /// Whether waiters ask again when they are notified, and the server keeps no queue.
     const fn is_polled(self) -> bool {
         matches!(self, Self::Once | Self::Latch | Self::RedlockPart)
     }
 
-    /// Whether its guards have modes, between which they change.
+    /// Whether its guards have modes and can be converted.
     pub(super) fn has_modes(self) -> bool {
         self == Self::RwLock
     }
 
-    /// Takes the lock once more beside a guard, which comes back; `None` if the kind knows no such thing.
+    /// Takes the lock once more beside a guard, and returns that guard too. `None` if the kind cannot do that.
     pub(super) async fn again(self, held: Held, random: &mut Rng) -> (Held, Result<Option<Held>>) {
         let Held { hold, reads } = held;
         let (hold, again) = match self {
@@ -209,12 +211,12 @@ impl KindModel {
 
     /// Whether both may hold, or assume that they hold, at the same time.
     ///
-    /// A reader whose upgrade was executed and not answered yet reads on with its old token, beside others of its owner, which
-    /// came in by the new one. Among owners nothing is allowed by that.
+    /// A reader whose upgrade was executed but not yet answered keeps reading with its old token, beside others of its owner
+    /// that joined with the new one. That never allows two owners at once.
     pub(super) fn together(self, one: &Standing, other: &Standing) -> bool {
         match self {
             Self::Mutex | Self::Election | Self::Once | Self::Latch | Self::RedlockPart => false,
-            // All of them together are looked at, by the limit.
+            // The limit is checked for all of them together.
             Self::Semaphore => true,
             Self::Reentrant | Self::Fair => one.is_one_with(other),
             Self::RwLock => {
@@ -224,34 +226,34 @@ impl KindModel {
         }
     }
 
-    /// Whether the server may answer with `next` when its last answer with a grant of this name, or with one that is not to
-    /// read, was `last`.
+    /// Whether the server may answer with `next` after `last`, which is its last grant of this name, or its last grant that is
+    /// not a reader's.
     pub(super) fn follows(self, last: &Grant, next: &Grant) -> bool {
         let is_larger = last.token < next.token;
         let joins = last.token == next.token && last.owner == next.owner;
         let repeats = last.token == next.token && last.claim == next.claim;
         match self {
-            // Repeated while its lease lasts, a request has the same answer.
+            // Repeated while its lease lasts, a request gets the same answer.
             Self::Mutex | Self::Election | Self::Once
                 if last.claim == next.claim && next.from < last.until =>
             {
                 repeats
             }
-            // A claim that is granted again has the token that was written back meanwhile.
+            // A claim that is granted again has the token that was written back in between.
             Self::Mutex | Self::Election | Self::Once | Self::Latch | Self::RedlockPart => {
                 is_larger || repeats
             }
             Self::Reentrant | Self::Fair => is_larger || joins,
-            // That new tokens are the largest, and that each is one claim's, is said of all of them.
+            // Other checks ensure that new tokens are the largest and that each belongs to one claim.
             Self::Semaphore => true,
-            // A token never goes back but from reader to reader: one that reads inside a write and outlives it has the token
-            // of that.
+            // A token goes back only from reader to reader: a read inside a write that outlives the write keeps the write's
+            // token.
             Self::RwLock => last.reads && next.reads || is_larger || joins,
         }
     }
 
-    /// Whether `next` may have a token that `first` was the first to have. Readers share one, an owner that writes has one for
-    /// itself, and nobody writes with one of readers.
+    /// Whether `next` may have a token that `first` was the first to have. Readers share a token, an owner that writes has one
+    /// for itself, and no writer has a token of readers.
     pub(super) fn shares(self, first: &Grant, next: &Grant) -> bool {
         match self {
             Self::RwLock if first.reads => next.reads,
@@ -261,29 +263,28 @@ impl KindModel {
         }
     }
 
-    /// For how long a name whose lease has ended without a word may be free with somebody waiting, with a heartbeat so often: as
-    /// if it had been told, unless the kind has a reason.
+    /// How long a name may be free while a task waits, after a lease expired without a message, with this time between
+    /// heartbeats. The same as after a message, unless the kind has a reason.
     pub(super) const fn unheard(self, heartbeat: Duration) -> Duration {
         match self {
             _ if self.is_polled() => Duration::ZERO,
-            // Nobody but the next heartbeat notices the end of a lease.
+            // Only the next heartbeat notices that a lease has expired.
             _ => heartbeat,
         }
     }
 
-    /// For how long a claim may hold whose release has been sent, with waiters that heartbeat so often: as if the release had
-    /// arrived, unless the kind has a reason.
+    /// How long a claim may hold after its release was sent, with this time between waiters' heartbeats. The same as if the
+    /// release had arrived, unless the kind has a reason.
     pub(super) fn abandoned(self, heartbeat: Duration) -> Duration {
         match self {
             _ if self.is_polled() => Duration::ZERO,
-            // A claim that stops waiting while no release gets through counts as alive for one waiter ttl; granted in that
-            // time, it holds for another.
+            // A claim that stops waiting while no release gets through counts as alive for one waiter ttl; if it is granted in
+            // that time, it holds for another.
             _ => heartbeat * HEARTBEATS_PER_WAITER_TTL,
         }
     }
 
-    /// The grants that stand on the server; none if nobody holds, or if the kind grants nothing but in answer to the acquire of
-    /// the one that is granted.
+    /// The grants on the server. Empty if no claim holds, or if the kind grants only in reply to the acquiring claim itself.
     pub(super) fn standing(self, server: &MemoryStore, main: &str) -> Vec<Standing> {
         match self {
             _ if self.is_polled() => Vec::new(),
@@ -300,8 +301,9 @@ impl KindModel {
         standing.flat_map(|grant| grant.claims).collect()
     }
 
-    /// Whether a name that `holders` hold is there for the next waiter. A reader in front of the queue is let in unless somebody
-    /// writes or the readers are to release, and one for permits if so many are left. Work that has a result is nobody's to do.
+    /// Whether a name held by `holders` is available to the next waiter. A reader at the front of the queue may enter unless a
+    /// writer holds or the readers are asked to release; a claim for permits may enter if that many are left. Work that has a
+    /// result is never available.
     pub(super) fn is_free(self, server: &MemoryStore, main: &str, holders: &[String]) -> bool {
         let first = || waiters(server, main).into_iter().next();
         let first_reads = || first().is_some_and(|member| !member.starts_with('x'));
@@ -325,7 +327,7 @@ impl KindModel {
         holders.is_empty() || self == Self::RwLock && first_reads() && reads_go_on()
     }
 
-    /// The limit of a semaphore that stands on the server.
+    /// The limit of a semaphore on the server.
     pub(super) fn limit(self, server: &MemoryStore, main: &str) -> Option<u32> {
         let value = text(server, main);
         let parts = match value.split(' ').collect::<Vec<_>>()[..] {
@@ -336,7 +338,7 @@ impl KindModel {
         parts.split_once('/')?.1.parse().ok()
     }
 
-    /// The latch whose main key this is: how many of how many counts are to come, and the claim that armed it.
+    /// The latch with this main key: how many of how many counts are missing, and the claim that armed it.
     pub(super) fn latch(server: &MemoryStore, main: &str) -> Option<(u32, u32, String)> {
         let value = text(server, main);
         let ["latch", share, claim, _] = value.split(' ').collect::<Vec<_>>()[..] else {
@@ -346,13 +348,13 @@ impl KindModel {
         Some((left.parse().ok()?, n.parse().ok()?, claim.to_owned()))
     }
 
-    /// Whether the server knows ids that have counted the latch down whose main key this is.
+    /// Whether the server stores ids that have counted down the latch with this main key.
     pub(super) fn has_ids(server: &MemoryStore, main: &str) -> bool {
         let found = server.execute(&["EXISTS", &part(main, "counted")]);
         found.is_ok_and(|found| found == Value::Integer(1))
     }
 
-    /// What has come of the work whose main key this is: its claim, its token and its result.
+    /// The result of the work with this main key: its claim, its token and its value.
     pub(super) fn result(self, server: &MemoryStore, main: &str) -> Option<(String, u64, String)> {
         let fields = ["HMGET", &part(main, "record"), "claim", "token", "value"];
         let Ok(Value::List(fields)) = server.execute(&fields) else {
@@ -362,20 +364,20 @@ impl KindModel {
         Some((text(0)?, text(1)?.parse().ok()?, text(2)?))
     }
 
-    /// Whether a claim waits in the queue of the name whose main key this is.
+    /// Whether a claim waits in the queue of the name with this main key.
     pub(super) fn waits(self, server: &MemoryStore, main: &str, claim: &str) -> bool {
         let of_claim = |member: String| member.split_once(':').is_some_and(|(_, it)| it == claim);
         waiters(server, main).into_iter().any(of_claim)
     }
 }
 
-/// How many permits a share is of; none if it is no semaphore's.
+/// The number of permits in a share; 0 if it is not a semaphore's.
 pub(super) fn permits(share: &str) -> u32 {
     let parts = share.split_once('/').map(|(permits, _)| permits.parse());
     parts.and_then(Result::ok).unwrap_or(0)
 }
 
-/// The members of the queue of the name whose main key this is, in order.
+/// The members of the queue of the name with this main key, in order.
 fn waiters(server: &MemoryStore, main: &str) -> Vec<String> {
     let members = server.execute(&["ZRANGE", &part(main, "queue"), "0", "-1"]);
     let Ok(Value::List(members)) = members else {
@@ -385,20 +387,20 @@ fn waiters(server: &MemoryStore, main: &str) -> Vec<String> {
     members.iter().filter_map(text).collect()
 }
 
-/// A key that belongs to the name whose main key this is.
+/// A key that belongs to the name with this main key.
 fn part(main: &str, part: &str) -> String {
     let name = main.strip_prefix("lockkeeper:").unwrap_or(main);
     Name::new("lockkeeper", name).map_or_else(|_| String::new(), |name| name.part(part))
 }
 
-/// The string at this key, empty if there is none.
+/// The string at this key, or an empty one.
 fn text(server: &MemoryStore, key: &str) -> String {
     let value = server.execute(&["GET", key]).ok();
     let value = value.as_ref().and_then(Value::as_str);
     value.unwrap_or_default().to_owned()
 }
 
-/// The grants by which claims hold the name whose main key this is, by owner and token. The wire format says what lies there.
+/// The grants by which claims hold the name with this main key, by owner and token. The wire format defines the value there.
 fn standing(server: &MemoryStore, main: &str) -> Vec<Standing> {
     let value = text(server, main);
     let grant = |claim: &str, share: &str, token: u64| {
@@ -425,7 +427,7 @@ fn standing(server: &MemoryStore, main: &str) -> Vec<Standing> {
     }
 }
 
-/// The same of an inflated name, whose claims share this token unless they have their own.
+/// The same for an inflated name, whose claims share this token unless they have their own.
 fn inflated(
     server: &MemoryStore,
     main: &str,
@@ -471,8 +473,8 @@ fn inflated(
             None => found.push(grant),
         }
     }
-    // Of one run a claim to write is granted before those that read inside it.
-    // Those that have tokens of their own are granted in their order.
+    // Within one run, a claim to write is granted before the claims that read inside it.
+    // Claims with tokens of their own are granted in the order of their tokens.
     let own = |grant: &Standing| (grant.permits > 0).then_some(grant.token);
     found.sort_by_key(|grant| (grant.reads, own(grant)));
     found

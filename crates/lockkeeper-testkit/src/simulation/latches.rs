@@ -1,4 +1,4 @@
-//! Those who arm a latch, count it down and wait for it.
+//! Tasks that arm a latch, count it down and wait for it.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::place::Place;
 use super::world::World;
 use crate::gated::drop_after;
 
-/// With how many counts a latch is armed most often.
+/// The usual number of counts of a latch.
 const COUNTS: u32 = 3;
 
 /// How many ids count it down.
 const IDS: u32 = 5;
 
-/// One who waits, as the checkers know it. Dropped, it does so no longer.
+/// A waiter, as the checkers know it. It stops waiting when this is dropped.
 struct Waiting<'a> {
     world: &'a World,
     number: u64,
@@ -63,7 +63,7 @@ async fn turn(host: &Host, name: usize, random: &mut Rng) -> std::result::Result
         server, name: text, ..
     } = &world.places()[name];
     let ttl = world.plan.ttl.mul_f64([0.3, 1.0, 2.0][random.usize(..3)]);
-    // In whole milliseconds.
+    // Rounded to whole milliseconds.
     let ttl = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
     let latch = Latch::new(&host.clients[*server], text).ttl(ttl);
     let began = world.now();
@@ -107,13 +107,13 @@ async fn turn(host: &Host, name: usize, random: &mut Rng) -> std::result::Result
         }
     };
     match outcome {
-        // It is armed with another number, or is not.
+        // It is armed with another number of counts, or is not armed.
         Err(Error::NotArmed { .. } | Error::Config { .. }) | Ok(()) => Ok(()),
         Err(error) => host.judge(&error, began),
     }
 }
 
-/// What comes of this; `None` if it is given up after so many polls.
+/// Awaits a future, or drops it after this many polls and returns `None`.
 async fn given_up<T>(
     asking: impl Future<Output = Result<T>>,
     polls: Option<usize>,

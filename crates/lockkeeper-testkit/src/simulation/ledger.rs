@@ -1,17 +1,17 @@
-//! What the observer of a client is told: every acquisition that begins ends once, and so does every lease that is granted.
+//! Checks what a client's observer is told: every acquisition that begins ends once, and so does every granted lease.
 
 use std::collections::BTreeMap;
 
 use lockkeeper::{AcquisitionEvent, LeaseEvent, Observed, Observer};
 use parking_lot::Mutex;
 
-/// The books of one client.
+/// The ledger of one client.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<Books>);
 
 #[derive(Debug, Default)]
 struct Books {
-    /// By name and owner: how many are under way, and how many of those wait.
+    /// By name and owner: how many are in progress, and how many of those wait.
     acquisitions: BTreeMap<(String, String), (u32, u32)>,
     /// By claim: whether it is over.
     leases: BTreeMap<String, bool>,
@@ -46,7 +46,7 @@ impl Observer for Ledger {
             LeaseEvent::Lost { .. }
             | LeaseEvent::Released { .. }
             | LeaseEvent::Unconfirmed { .. } => (before == Some(false)).then_some(true),
-            // What is said of a renewal may overtake the news of the end, and that of a limit comes before the grant.
+            // An event about a renewal may come after the end, and one about a limit comes before the grant.
             _ => return,
         };
         match after {
@@ -57,7 +57,7 @@ impl Observer for Ledger {
 }
 
 impl Ledger {
-    /// What was told and cannot be, or was not told though all is over.
+    /// An event that cannot be true, or one that is missing although everything has ended.
     pub(super) fn mistake(&self) -> Option<String> {
         let books = self.0.lock();
         let open = books.acquisitions.iter().find(|(_, it)| **it != (0, 0));

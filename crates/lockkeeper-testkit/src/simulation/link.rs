@@ -1,4 +1,4 @@
-//! One client's store: the seam over the simulated network. It keeps the seam's contract and nothing more.
+//! One client's store: the store contract over the simulated network, and nothing more.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::checks::Id;
 use super::network::{Answer, Parcel};
 use super::world::World;
 
-/// See the module.
+/// A client's store over its link.
 pub(super) struct LinkStore {
     world: Arc<World>,
     link: usize,
 }
 
-/// A request whose caller waits: the laws count it until this is dropped.
+/// A request whose caller waits: the laws count it as open until this is dropped.
 struct Open<'a> {
     world: &'a World,
     claims: Vec<Id>,
@@ -37,7 +37,7 @@ impl LinkStore {
         Self { world, link }
     }
 
-    /// Sends and waits, at most for `timeout`; a paused client notices nothing before it runs again.
+    /// Sends and waits, at most for `timeout`. A paused client notices nothing until it runs again.
     async fn ask(&self, parcel: Parcel, timeout: std::time::Duration) -> Answer {
         let asked = self.world.now();
         let (ticket, answer) = self.world.send(self.link, parcel)?;

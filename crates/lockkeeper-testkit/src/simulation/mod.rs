@@ -1,24 +1,25 @@
-//! Deterministic simulation: the real engine on paused time, over a store that does everything a network may do.
+//! Deterministic simulation: the real engine on paused time, over a store that can do everything a network can.
 //!
-//! One *history* follows from one seed: some hosts with some tasks each, faults, then a calm in which nothing goes wrong, the end,
-//! and what must hold at every step of it. The same seed gives the same history in every process; its trace hash says so.
+//! One seed determines one *history*: some hosts with some tasks each, faults, then a calm in which nothing goes wrong, the
+//! end, and the rules that every step must keep. The same seed gives the same history in every process; the trace hash proves
+//! it.
 //!
 //! | module | what |
 //! |---|---|
-//! | `workload` | which locks a history is about: of one kind, a Redlock, or all of them |
+//! | `workload` | which locks a history uses: those of one kind, a Redlock, or all of them |
 //! | `place` | a name on a server |
-//! | `kind` | one model for each kind: what its guards can do, and what must be true of it |
-//! | `plan` | what chance decides beforehand |
+//! | `kind` | one model per kind: what its guards can do, and what must be true of it |
+//! | `plan` | everything that is drawn at random beforehand |
 //! | `beyond` | histories beyond the conditions of the guarantees: their counter-examples |
 //! | `host` | a process with a client for each server |
-//! | `work` | what the tasks of hosts do |
-//! | `observers`, `latches` | what those of a kind that is no lock do |
-//! | `network` | the connections and servers, and the agenda of what arrives when |
-//! | `traffic` | what becomes of requests, answers and messages on the way |
-//! | `link` | one client's store over it |
-//! | `faults` | what befalls hosts and servers, and when |
-//! | `checks` | what must hold: validity and tokens, the laws of claims, turns in a queue, majorities, progress |
-//! | `world` | what all of these share |
+//! | `work` | the tasks of hosts |
+//! | `observers`, `latches` | the tasks for the kinds that are not locks |
+//! | `network` | the connections and servers, and the agenda of arrivals |
+//! | `traffic` | the fate of requests, replies and messages in transit |
+//! | `link` | one client's store over the network |
+//! | `faults` | the faults of hosts and servers, and their times |
+//! | `checks` | the rules: validity and tokens, the laws of claims, turns in a queue, majorities, progress |
+//! | `world` | the state that these modules share |
 //! | `trace` | what happened |
 //! | `run` | one history |
 

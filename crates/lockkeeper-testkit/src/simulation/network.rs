@@ -1,5 +1,5 @@
-//! The connections of all clients, the state of the servers behind them, and the agenda of what arrives when, in one order that
-//! follows from the seed.
+//! The connections of all clients, the state of the servers behind them, and the agenda: what arrives when, in an order that
+//! the seed determines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::plan::{Chances, Plan};
 
-/// What a caller is told: a reply, or `None` for what has none.
+/// What a caller receives: a reply, or `None` for a request that has none.
 pub(super) type Answer = Result<Option<Reply>, StoreError>;
 
-/// What is sent to the server.
+/// What a client sends to the server.
 #[derive(Debug)]
 pub(super) enum Parcel {
     Call(Call),
@@ -23,7 +23,7 @@ pub(super) enum Parcel {
     Unsubscribe(String),
 }
 
-/// Something that happens at its time.
+/// Something that happens at a planned time.
 #[derive(Debug)]
 pub(super) enum Action {
     Arrive {
@@ -44,62 +44,62 @@ pub(super) enum Action {
     Mend {
         link: usize,
     },
-    /// A server that was killed is back, without its data.
+    /// A killed server comes back without its data.
     Revive {
         server: usize,
     },
 }
 
-/// What is wrong with a server.
+/// The faults of a server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Machine {
-    /// It was killed, and is not back.
+    /// It was killed and is not back yet.
     pub(super) killed: bool,
-    /// It executes nothing before this.
+    /// It executes nothing before this time.
     pub(super) frozen: Duration,
-    /// Since when it has stood still without a break, as far as it does.
+    /// Since when it has been frozen without a break, if it is.
     pub(super) frozen_since: Duration,
-    /// Its messages reach nobody before this.
+    /// Its messages reach no client before this time.
     pub(super) silent: Duration,
 }
 
-/// One client's connections.
+/// One client's connections to one server.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// To which of the servers.
+    /// The number of the server.
     pub(super) server: usize,
     pub(super) inner: Arc<MemoryStore>,
     pub(super) published: Option<mpsc::UnboundedReceiver<Event>>,
     pub(super) events: Option<mpsc::UnboundedSender<Event>>,
     pub(super) receiver: Option<mpsc::UnboundedReceiver<Event>>,
-    /// No request of the present connection arrives before this, unless the network keeps no order.
+    /// No request of the present connection arrives before this time, unless the network keeps no order.
     pub(super) arrival: Duration,
-    /// No event is heard before this.
+    /// No event is heard before this time.
     hearing: Duration,
     /// The connections are broken.
     pub(super) down: bool,
-    /// When they work again, if nothing else breaks them.
+    /// When they work again, if no other fault breaks them.
     pub(super) mended: Duration,
     pub(super) closed: bool,
-    /// The client is about to be closed, so its calls may say so.
+    /// The client is being closed, so its calls may fail with that.
     pub(super) closing: bool,
-    /// The client does not run before this.
+    /// The client does not run before this time.
     pub(super) paused: Duration,
-    /// Callers that wait for an answer, by ticket.
+    /// Callers that wait for a reply, by ticket.
     pub(super) waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
     pub(super) subscribed: BTreeSet<String>,
 }
 
-/// See the module.
+/// The simulated network.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) random: Rng,
     pub(super) chances: Chances,
     pub(super) agenda: BTreeMap<(Duration, u64), Action>,
-    /// Numbers actions and tickets.
+    /// The last number of an action or a ticket.
     count: u64,
     pub(super) links: Vec<Link>,
-    /// By server.
+    /// One per server.
     pub(super) machines: Vec<Machine>,
 }
 
@@ -115,7 +115,7 @@ impl Network {
         }
     }
 
-    /// A new client's connections to the server with this number; theirs.
+    /// Connects a new client to the server with this number, and returns the number of its link.
     pub(super) fn connect(&mut self, server: usize, store: &MemoryStore) -> usize {
         let inner = Arc::new(store.sibling());
         let (events, receiver) = mpsc::unbounded_channel();
@@ -142,7 +142,7 @@ impl Network {
         chance > 0.0 && self.random.f64() < chance
     }
 
-    /// A moment up to so many milliseconds later.
+    /// A random time up to this many milliseconds later.
     pub(super) fn within(&mut self, now: Duration, milliseconds: u64) -> Duration {
         now + Duration::from_millis(self.random.u64(0..=milliseconds))
     }
@@ -161,15 +161,15 @@ impl Network {
         self.agenda.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// Puts an event into a client's stream, behind those that are already on their way.
+    /// Puts an event into a client's stream, behind those in flight.
     pub(super) fn put_event(&mut self, link: usize, at: Duration, event: Event) {
         let at = at.max(self.links[link].hearing);
         self.links[link].hearing = at;
         self.put(at, Action::Tell { link, event });
     }
 
-    /// Breaks a client's connections for up to so many milliseconds. Callers that wait are told; what is on its way may still
-    /// arrive, unless the server itself went down.
+    /// Breaks a client's connections for up to this many milliseconds. Waiting callers get an error. What is in flight may
+    /// still arrive, unless the server itself went down.
     pub(super) fn cut(
         &mut self,
         link: usize,
@@ -224,7 +224,7 @@ impl Network {
         self.links[link].arrival = now;
         self.links[link].down = true;
         self.put_event(link, now, Event::Disconnected);
-        // Not at once: a server that takes over needs some time, and tokens count microseconds.
+        // Not at once: a failover takes some time, and tokens count microseconds.
         let mended = self.within(now + Duration::from_millis(5), down);
         self.links[link].mended = self.links[link].mended.max(mended);
         self.put(mended, Action::Mend { link });
@@ -235,7 +235,7 @@ impl Network {
         waiting.is_some_and(|sender| !sender.is_closed())
     }
 
-    /// The client's process is gone.
+    /// Records that the client's process is gone.
     pub(super) fn close(&mut self, link: usize) {
         let link = &mut self.links[link];
         link.closed = true;

@@ -1,4 +1,4 @@
-//! Those who observe who leads.
+//! Tasks that observe a leader.
 
 use lockkeeper::Election;
 use tokio::time::sleep;
@@ -7,7 +7,7 @@ use super::host::Host;
 use super::place::Place;
 use super::world::World;
 
-/// One who observes, as the checkers know it. Dropped, it does so no longer.
+/// An observer, as the checkers know it. It stops observing when this is dropped.
 struct Observer<'a> {
     world: &'a World,
     link: usize,
@@ -22,7 +22,7 @@ impl Drop for Observer<'_> {
     }
 }
 
-/// Observes who leads under a name until the history ends or the client is closed.
+/// Observes the leader of a name until the history ends or the client is closed.
 pub(super) async fn observe(host: Host, name: usize) {
     let (world, link) = (&*host.world, host.link_of(name));
     let Place {

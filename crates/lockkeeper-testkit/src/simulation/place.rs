@@ -1,8 +1,8 @@
-//! The names that a history is about.
+//! The names in a history.
 
 use super::kind::KindModel;
 
-/// What the Redlock is called.
+/// The name of the Redlock.
 pub(super) const REDLOCK: &str = "quorum";
 
 /// A name on one server.

@@ -1,4 +1,4 @@
-//! What a history is to be: everything that chance decides beforehand, drawn from its seed.
+//! The plan of a history: everything that is drawn at random beforehand, from its seed.
 
 use std::time::Duration;
 
@@ -6,110 +6,110 @@ use fastrand::Rng;
 
 use super::beyond::Beyond;
 
-/// How far the clocks of several servers are apart at most, and step back in all, ms.
+/// How far the clocks of several servers are apart at most, and step back in total, ms.
 pub(super) const APART: i64 = 1_000;
 
-/// What may happen to one request or message, each by chance.
+/// The probability of each fault of one request or message.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Chances {
-    /// It takes long, perhaps longer than anybody waits.
+    /// It takes long, perhaps longer than the caller waits.
     pub(super) slow: f64,
     /// The request never arrives.
     pub(super) lose_request: f64,
-    /// It is executed, and the reply is lost.
+    /// It is executed, but the reply is lost.
     pub(super) lose_reply: f64,
-    /// Its connection breaks, and it arrives after requests of the next one.
+    /// Its connection breaks, and it arrives after requests of the next connection.
     pub(super) overtaken: f64,
     /// It is never sent, and the caller knows.
     pub(super) not_sent: f64,
-    /// The server is not ready and says so.
+    /// The server is not ready and replies so.
     pub(super) refuse: f64,
-    /// The message is lost; the gap is told later.
+    /// The message is lost; the client is told of the gap later.
     pub(super) lose_message: f64,
-    /// The message comes twice.
+    /// The message arrives twice.
     pub(super) repeat_message: f64,
     /// The server forgets its scripts.
     pub(super) forget: f64,
     /// The subscription is not confirmed.
     pub(super) lose_subscription: f64,
-    /// The server is killed and is back, without its data, before the request arrives.
+    /// The server is killed and comes back without its data before the request arrives.
     pub(super) kill: f64,
 }
 
-/// What may befall a host or a server.
+/// A fault of a host or a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The connections of a host to a server break.
+    /// A host's connections to a server break.
     Cut,
-    /// The server goes down and comes back with all its data, without its scripts.
+    /// The server restarts with all its data but without its scripts.
     Restart,
     /// The server forgets its scripts.
     ForgetScripts,
     /// A host does not run for a while.
     Pause,
-    /// The clients of a host are closed, and another takes its place.
+    /// The clients of a host are closed, and another host replaces it.
     Close,
-    /// A host is gone, and another takes its place.
+    /// A host is gone, and another replaces it.
     Crash,
     /// The server's clock steps back.
     ClockBack,
-    /// The server's clock steps forward, less than the margin.
+    /// The server's clock steps forward by less than the margin.
     ClockForward,
-    /// The server is replaced by one that has not heard of the last writes.
+    /// The server fails over to one that lacks the last writes.
     Failover,
-    /// The server's clock steps forward, more than the margin.
+    /// The server's clock steps forward by more than the margin.
     ClockLeap,
-    /// Somebody deletes the key of a name.
+    /// An outsider deletes the key of a name.
     DeletedKey,
-    /// Somebody takes a name from its holder by force.
+    /// An administrator takes a name from its holder by force.
     Force,
-    /// The server is killed, and comes back after a while without its data.
+    /// The server is killed and comes back later without its data.
     Kill,
-    /// The server stands still for a while: what was sent to it is executed afterwards.
+    /// The server is frozen for a while and then executes what was sent to it.
     Freeze,
-    /// Nobody hears the server's messages for a while, and nobody is told.
+    /// The server's messages reach no client for a while, and no client is told.
     Silence,
-    /// Somebody has a name revoked.
+    /// A host has a name revoked.
     Revoke,
-    /// Somebody sets the limit of a semaphore.
+    /// A host sets the limit of a semaphore.
     SetLimit,
 }
 
-/// See the module.
+/// The plan of one history.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) seed: u64,
-    /// How many servers there are; each host has a client for each.
+    /// How many servers there are; each host has one client per server.
     pub(super) servers: usize,
-    /// How far ahead of the time each server's clock is, ms.
+    /// How far each server's clock is ahead of the time, ms.
     pub(super) ahead: Vec<i64>,
     pub(super) hosts: usize,
-    /// Of each host.
+    /// How many tasks each host has.
     pub(super) tasks: usize,
     pub(super) names: usize,
     pub(super) ttl: Duration,
-    /// Of waiters in a queue.
+    /// The ttl of waiters in a queue.
     pub(super) waiter_ttl: Duration,
-    /// How long a request and a reply each take at most while nothing goes wrong, ms.
+    /// The longest time that a request or a reply takes without a fault, ms.
     pub(super) delay: u64,
     pub(super) chances: Chances,
     pub(super) faults: Vec<Fault>,
     /// The mean time between faults.
     pub(super) interval: Duration,
-    /// How long things go wrong.
+    /// How long faults happen.
     pub(super) storm: Duration,
-    /// How long hosts go on working after that.
+    /// How long hosts keep working after the storm.
     pub(super) calm: Duration,
-    /// Requests of one connection overtake one another.
+    /// Whether requests of one connection overtake one another.
     pub(super) unordered: bool,
-    /// What a server that stands still is sent is executed however late that is: what was released meanwhile may be back, whose
-    /// tombstone has expired.
+    /// Whether a frozen server executes what was sent to it, however late that is. Then a released claim may come back after
+    /// its tombstone has expired.
     pub(super) late: bool,
-    /// Whether the server's clock runs faster than it should, by less than the margin in one lease.
+    /// Whether the server's clock runs too fast, by less than the margin in one lease.
     pub(super) drifts: bool,
-    /// Whether the server may lose data: then exclusion is not promised for one ttl after.
+    /// Whether the server may lose data: exclusion is then not promised for one ttl afterwards.
     pub(super) forgets: bool,
-    /// What happens that the guarantees exclude.
+    /// The one thing beyond the guarantees that happens, if any.
     pub(super) beyond: Option<Beyond>,
 }
 
@@ -118,7 +118,7 @@ impl Plan {
         let mut random = Rng::with_seed(seed);
         let ttl = Duration::from_millis([1_200, 2_400, 6_000, 6_000][random.usize(..4)]);
         let forgets = random.u8(..8) == 0;
-        // Some histories are calm, some are storms, and most have a few faults that are strong enough to meet.
+        // Some histories are calm, some are storms, and most have a few kinds of fault, frequent enough to coincide.
         let strength = [0.0, 0.02, 0.06, 0.12, 0.2][random.usize(..5)];
         let mut chance = || {
             if random.bool() {
@@ -152,7 +152,7 @@ impl Plan {
         ] {
             faults.extend((random.u8(..3) == 0).then_some(fault));
         }
-        // Tokens are promised to increase over a failover only if the clock does not step back.
+        // Tokens are promised to increase across a failover only if the clock does not step back.
         if forgets {
             faults.extend([Fault::Failover, Fault::Failover]);
         } else if random.u8(..4) == 0 {
@@ -160,7 +160,7 @@ impl Plan {
         }
         let drifts = random.u8(..3) == 0;
         if drifts {
-            // Both together would be more than the margin.
+            // Drift and steps together would exceed the margin.
             faults.retain(|fault| *fault != Fault::ClockForward);
         }
         Self {
@@ -186,7 +186,7 @@ impl Plan {
         }
     }
 
-    /// For a lock of one kind on one server.
+    /// For locks of one kind on one server.
     pub(super) fn of_one_kind(seed: u64) -> Self {
         let mut plan = Self::new(seed);
         plan.add_faults_of_servers();
@@ -215,7 +215,7 @@ impl Plan {
         plan.spread_over_servers(APART / 2, &mut random);
         plan.hosts = random.usize(2..=3);
         plan.names = random.usize(4..=6);
-        // Steps, by little, are what the clocks of a Redlock's servers may do.
+        // The clocks of a Redlock's servers may take small steps.
         if plan.drifts && !plan.forgets {
             plan.faults.extend([Fault::ClockBack, Fault::ClockForward]);
         }
@@ -223,14 +223,14 @@ impl Plan {
         plan.faults.retain(|it| *it != Fault::Failover);
         plan.faults.push(Fault::Revoke);
         if plan.forgets {
-            // A server that lost its last writes only would have been up for long, and a Redlock could not know.
+            // Not a failover: a server that lost only its last writes would have a long uptime, and a Redlock could not know.
             plan.faults.extend([Fault::Kill, Fault::Kill]);
         }
         plan.add_faults_of_servers();
         plan
     }
 
-    /// For a Redlock over five servers, which bears what locks on one server do not.
+    /// For a Redlock over five servers, which survives more than locks on one server do.
     pub(super) fn of_a_redlock(seed: u64) -> Self {
         let mut plan = Self::new(seed);
         let mut random = Rng::with_seed(plan.seed_of(3));
@@ -271,12 +271,13 @@ impl Plan {
         self.ahead = ahead.collect();
     }
 
-    /// What servers and the network do in one history of four, from a generator of its own: the others stay what they are.
+    /// Adds faults of servers and the network to one history in four, from a generator of its own so that the other histories
+    /// stay unchanged.
     fn add_faults_of_servers(&mut self) {
         let mut random = Rng::with_seed(self.seed_of(5));
         if random.u8(..4) == 0 {
             self.unordered = random.bool();
-            // So often that they are seldom left out.
+            // Often enough that few such histories lack them.
             self.interval /= 2;
             for fault in [Fault::Freeze, Fault::Silence] {
                 if random.bool() {
@@ -286,17 +287,18 @@ impl Plan {
         }
     }
 
-    /// A seed of a part of the history.
+    /// The seed of a part of the history.
     pub(super) const fn seed_of(&self, part: u64) -> u64 {
         seed_of(self.seed, part)
     }
 
-    /// How much earlier than on the server a lease ends for its holder, whatever its ttl here: that of the shortest.
+    /// How much earlier than on the server a lease ends for its holder: the margin of the shortest ttl, used for every ttl
+    /// here.
     pub(super) fn margin(&self) -> Duration {
         self.shortest_ttl() / 100 + Duration::from_millis(5)
     }
 
-    /// How far the server's clock has run ahead after so long: by the margin in a lease, less what rounding takes.
+    /// How far the server's clock has run ahead by now: the margin per lease, less rounding.
     pub(super) fn drift(&self, now: Duration) -> Duration {
         if self.drifts {
             let margin = self.margin() - Duration::from_millis(3);
@@ -310,29 +312,29 @@ impl Plan {
         self.ttl / 2
     }
 
-    /// By when a request that was sent has arrived, if it does: before what a release leaves behind has expired.
+    /// How late a request can arrive: before the tombstone of a release has expired.
     pub(super) fn latest(&self) -> Duration {
         self.ttl.mul_f64(0.4)
     }
 
-    /// For how long the result of work is kept: less than a request may be late, or than a lease lasts, or longer than both.
+    /// How long the result of work is kept: shorter than a request may be late, shorter than a lease, or longer than both.
     pub(super) fn keep_for(&self, random: &mut Rng) -> Duration {
         self.ttl.mul_f64([0.1, 0.5, 1.5][random.usize(..3)])
     }
 
-    /// How often a waiter in a queue says that it is alive.
+    /// The time between heartbeats of a waiter in a queue.
     pub(super) fn heartbeat(&self) -> Duration {
         self.waiter_ttl / 3
     }
 
-    /// How long a request is waited for.
+    /// How long a caller waits for a request.
     pub(super) fn timeout(&self) -> Duration {
         self.ttl / 6
     }
 }
 
-/// A seed of a part of the history that follows from `seed`.
+/// The seed of a part of the history with seed `seed`.
 const fn seed_of(seed: u64, part: u64) -> u64 {
-    // The golden ratio keeps the seeds of parts and of neighbours apart.
+    // The golden ratio keeps the seeds of parts and of neighbouring histories apart.
     (seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }

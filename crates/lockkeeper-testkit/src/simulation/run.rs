@@ -16,13 +16,13 @@ use super::workload::Workload;
 use super::world::World;
 use crate::mutants::Patch;
 
-/// For how long a name that nobody uses may leave keys on the server: longer than tokens are remembered.
+/// How long an unused name may leave keys on the server: longer than tokens are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(20 * 60);
 
-/// What came of a history.
+/// The outcome of a history.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// From which it follows.
+    /// The seed of the history.
     pub seed: u64,
     /// The hash of everything that happened.
     pub hash: u64,
@@ -30,31 +30,31 @@ pub struct Outcome {
     pub events: u64,
     /// How many scripts the servers were asked to run.
     pub requests: u64,
-    /// How many leases somebody was given.
+    /// How many leases tasks were given.
     pub grants: u64,
-    /// What must not have happened, and did.
+    /// The broken rule, if any.
     pub violation: Option<Violation>,
-    /// Everything that happened, if that was asked for.
+    /// All events, if they were asked for.
     pub lines: Vec<String>,
 }
 
-/// How a history is to be run.
+/// How to run a history.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::exhaustive_structs, reason = "tests name what they want")]
 pub struct Options {
-    /// Keeps what happens, so that it can be read afterwards.
+    /// Keeps the events so that they can be read afterwards.
     pub keep_lines: bool,
-    /// The servers run one of the scripts with a mistake in it.
+    /// Makes the servers run one script with a mistake in it.
     pub patch: Option<Patch>,
-    /// One thing happens that the guarantees exclude; of a workload on one server.
+    /// Adds one thing that the guarantees exclude; for workloads on one server.
     pub beyond: Option<Beyond>,
 }
 
-/// Runs the history of a seed.
+/// Runs the history with this seed.
 ///
 /// # Errors
 ///
-/// If there is no runtime to be had from the system.
+/// If the system cannot provide a runtime.
 pub fn run(workload: Workload, seed: u64, options: Options) -> std::io::Result<Outcome> {
     let Options {
         keep_lines,
@@ -109,7 +109,7 @@ async fn history(world: &Arc<World>, workload: Workload) {
     if let Err(error) = worked.await {
         world.violate("no client", error.to_string());
     }
-    // The network's own.
+    // One task is the network's own.
     let tasks = Handle::current().metrics().num_alive_tasks() - 1;
     if tasks > 0 {
         world.violate("a task left behind", format!("{tasks} of them"));
@@ -127,7 +127,7 @@ async fn history(world: &Arc<World>, workload: Workload) {
     }
     sleep(FORGOTTEN).await;
     let mut keys = world.servers.iter().flat_map(MemoryStore::keys);
-    // The counters from which tokens are drawn belong to no name.
+    // The counters for tokens belong to no name.
     if let Some(key) = keys.find(|key| !key.starts_with("lockkeeper.fence:")) {
         world.violate("a key left behind", key);
     }

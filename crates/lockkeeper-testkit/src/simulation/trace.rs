@@ -1,9 +1,9 @@
-//! What happened in a history: a running hash of every line, and the lines themselves if somebody wants to read them.
+//! The events of a history: a running hash of every line, and the lines themselves if they are wanted.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-/// See the module.
+/// The trace of one history.
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: u64,
@@ -24,7 +24,7 @@ impl Trace {
         }
     }
 
-    /// Writes one event down.
+    /// Adds one event.
     pub(crate) fn tell(&mut self, at: Duration, event: fmt::Arguments<'_>) {
         self.line.clear();
         // Writing into a string cannot fail.
@@ -52,7 +52,7 @@ impl Trace {
     }
 }
 
-/// A claim or owner in a form that can be read: the beginnings of its uuid and of its random bits.
+/// A readable short form of a claim or owner: the beginnings of its uuid and of its random bits.
 pub(crate) fn short(claim: &str) -> String {
     let (owner, random) = claim.split_once('/').unwrap_or((claim, ""));
     let (client, number) = owner.split_once(':').unwrap_or((owner, ""));

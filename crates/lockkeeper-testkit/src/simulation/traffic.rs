@@ -1,4 +1,4 @@
-//! What travels between clients and the server, and what becomes of it on the way.
+//! The traffic between clients and the server, and its faults in transit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::network::{Action, Answer, Machine, Parcel};
 use super::trace::short;
 use super::world::World;
 
-/// Errors of a server that is not ready just now.
+/// Errors of a server that is not ready now.
 const NOT_READY: [&str; 4] = [
     "LOADING the data is being loaded",
     "BUSY a script is running",
@@ -19,11 +19,11 @@ const NOT_READY: [&str; 4] = [
     "MASTERDOWN no link with the primary",
 ];
 
-/// How much later a gap in the messages is told at most, and how long a connection is broken, ms.
+/// How late a gap in the messages is reported at most, and how long a connection stays broken, ms.
 const GAP: u64 = 500;
 
 impl World {
-    /// Sends a parcel. What comes back is the answer, or nothing if it is lost; an error if it is known not to be sent.
+    /// Sends a parcel. Returns the answer, nothing if it is lost, or an error if it is known not to have been sent.
     pub(super) fn send(
         &self,
         link: usize,
@@ -52,7 +52,7 @@ impl World {
             self.tell(format_args!("c{link} #{ticket} is lost"));
             return Ok((ticket, answer));
         }
-        // A client that is paused sends nothing before it runs again.
+        // A paused client sends nothing until it runs again.
         let sent = now.max(network.links[link].paused);
         let timeout = u64::try_from(self.plan.timeout().as_millis()).unwrap_or(0);
         let mut at = network.within(sent, self.plan.delay);
@@ -86,7 +86,7 @@ impl World {
         Ok((ticket, answer))
     }
 
-    /// Does what is on the agenda, for ever.
+    /// Performs the actions on the agenda, for ever.
     pub(super) async fn run_network(self: Arc<Self>) {
         loop {
             let next = self.network().next();
@@ -123,8 +123,8 @@ impl World {
         }
     }
 
-    /// What is due now of this: a server that stands still takes up nothing before it goes on, and a host that is paused hears nothing.
-    /// What reaches a server that is down, or one that stands still for longer than a request may last, is lost.
+    /// Returns the action if it is due now. A frozen server accepts nothing until it resumes, and a paused host hears nothing.
+    /// A request to a server that is down, or frozen for longer than a request may last, is lost.
     fn due(&self, action: Action, now: Duration) -> Option<Action> {
         let mut network = self.network();
         let later = match &action {
@@ -162,7 +162,7 @@ impl World {
                 answer,
             } => {
                 if let Some(sender) = self.network().links[link].waiting.remove(&ticket) {
-                    // Nobody there: the caller waits no more.
+                    // It fails if the caller waits no more.
                     let _ = sender.send(answer);
                 }
             }
@@ -184,7 +184,7 @@ impl World {
             }
             Action::Mend { link } => {
                 let mut network = self.network();
-                // Broken again meanwhile, and for longer.
+                // It broke again in the meantime, for longer.
                 if network.links[link].mended > now {
                     return;
                 }
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// A server is up, and has lost all its data.
+    /// Restarts a server that has lost all its data.
     pub(super) fn restart_empty(&self, server: usize) {
         self.tell(format_args!("s{server} is up, empty"));
         self.servers[server].restart_empty();
@@ -211,7 +211,7 @@ impl World {
         let chances = self.network().chances;
         let answer = match parcel {
             Parcel::Call(call) => self.execute(link, ticket, call).await.map(Some),
-            // Nobody waits for it any more: it has failed, and then the channel is not subscribed to.
+            // The caller waits no more: its call has failed, so the channel must not be subscribed to.
             Parcel::Subscribe(_) if !self.network().is_waited_for(link, ticket) => return,
             Parcel::Subscribe(channel) => {
                 let inner = Arc::clone(&self.network().links[link].inner);
@@ -248,10 +248,10 @@ impl World {
         );
     }
 
-    /// A client listens to a channel no more.
+    /// Unsubscribes a client from a channel.
     pub(super) async fn forget_channel(&self, link: usize, channel: &str) {
         let inner = Arc::clone(&self.network().links[link].inner);
-        // It fails only if the connection is closed, and then nobody listens anyway.
+        // It fails only if the connection is closed, and then the client is not subscribed anyway.
         let _ = inner.unsubscribe(channel).await;
         self.network().links[link].subscribed.remove(channel);
     }
@@ -277,7 +277,7 @@ impl World {
         };
         let result = match result {
             Some(refusal) => Err(StoreError::refused(refusal)),
-            // By a connection that outlives the client's: what was sent arrives, whatever has become of the sender.
+            // Use a connection that outlives the client's: what was sent arrives even if its sender is gone.
             None => self.serve(place, &call).await,
         };
         self.count_request();
@@ -310,7 +310,7 @@ impl World {
         result
     }
 
-    /// Puts what the server has published on its way to those who listen.
+    /// Sends the messages that the server has published to their subscribers.
     fn distribute(&self, now: Duration) {
         let mut guard = self.network();
         let network = &mut *guard;

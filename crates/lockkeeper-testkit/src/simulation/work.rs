@@ -1,5 +1,5 @@
-//! What the tasks of a host do: acquire one name, several at once or a Redlock, in every way there is; hold, look, write, nest,
-//! release in every way there is, or stop in the middle. In the end they take everything once more.
+//! The tasks of a host: acquire one name, several at once or a Redlock, in every possible way; hold, check, write, nest;
+//! release in every possible way, or stop halfway. At the end they take everything once more.
 
 mod request;
 
@@ -23,27 +23,27 @@ use request::{Aim, Request};
 pub(super) struct Worker {
     workload: Workload,
     host: Host,
-    /// The names that are not parts of a Redlock, by their numbers.
+    /// The number of names that are not parts of a Redlock.
     names: usize,
-    /// Those that several tasks of the host share, by server.
+    /// The owners that several tasks of the host share, by server.
     owners: Vec<Owner>,
     random: Rng,
 }
 
-/// What is known of a hold when it begins.
+/// What is known about a hold when it begins.
 #[derive(Debug, Clone, Copy)]
 struct Kept<'a> {
     aim: Aim,
-    /// The numbers of the names that are taken to read.
+    /// The numbers of the names that are held for reading.
     reads: &'a [usize],
     granted: Duration,
-    /// It is renewed, and without bound.
+    /// It is renewed without limit.
     steady: bool,
-    /// Other tasks have the same owner.
+    /// Other tasks use the same owner.
     shared: bool,
-    /// It is kept until it is lost, and longer.
+    /// It is held until it is lost, and beyond.
     to_the_end: bool,
-    /// What it does, of work that is done once.
+    /// The run of work that it does, for work that is done once.
     work: Option<&'a ByHand>,
 }
 
@@ -62,7 +62,7 @@ impl Worker {
 
     /// Works until the history ends or the client is closed.
     pub(super) async fn run(mut self) {
-        // There is nothing to do for one that is closed.
+        // A closed client leaves nothing to do.
         let _ = self.work().await;
     }
 
@@ -95,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// One acquisition and what follows from it.
+    /// Makes one acquisition and uses its result.
     async fn turn(&mut self, aim: Aim) -> Turned {
         let single = matches!(aim, Aim::One(_));
         let shared = self.random.u8(..3) == 0 && single;
@@ -156,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// Holds for some time, and releases.
+    /// Holds for some time and releases.
     async fn keep(&mut self, kept: Kept<'_>, first: Hold) -> Turned {
         let reads = matches!(kept.aim, Aim::One(_)) && !kept.reads.is_empty();
         let first = Held { hold: first, reads };
@@ -168,7 +168,7 @@ impl Worker {
             && let Some(guard) = guards.first()
         {
             guard.hold.lost().await;
-            // Long enough for it to end on the server too, without a release and so without a message to waiters.
+            // Long enough for the lease to end on the server too, without a release and so without a message to waiters.
             let spell = self.spell(0.1);
             sleep(self.world().plan.timeout() + spell).await;
         }
@@ -207,7 +207,7 @@ impl Worker {
         Ok(())
     }
 
-    /// One thing that a holder does, with the last of its guards. Whether nothing may be left of it.
+    /// Takes one random step as a holder, with the last of its guards. Returns `false` if a claim may be left on the server.
     async fn step(&mut self, kept: Kept<'_>, guards: &mut Vec<Held>) -> Turned<bool> {
         let Some(guard) = guards.last() else {
             return Ok(true);
@@ -224,7 +224,7 @@ impl Worker {
             }
             (2..=3, _) => {
                 let spell = self.spell(0.1);
-                // Its error says that the lease has ended, which the next step finds out by itself.
+                // Its error says that the lease has ended; the next step finds that out by itself.
                 let _ = guard.hold.run(sleep(spell)).await;
             }
             (4..=6, _) => {
@@ -253,7 +253,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// With the loss of a part, or of too many, the whole has ended.
+    /// After the loss of one part, or of too many, the whole grant must have ended.
     async fn look_for_parts_that_go_on(&self, hold: &Hold) {
         sleep(Duration::from_millis(1)).await;
         let held = |lease: &&Lease| lease.ensure_held().is_ok();
@@ -263,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// A lease was lost: whether that may be.
+    /// Checks whether a lease may have been lost.
     fn lost(&self, kept: Kept<'_>) {
         if kept.steady && !kept.shared && self.world().is_calm_since(kept.granted) {
             let what = format!("host {} lost {:?}", self.host.links[0], kept.aim);
@@ -271,7 +271,7 @@ impl Worker {
         }
     }
 
-    /// Changes the mode of the last guard, or gives that up half way. Whether nothing may be left of it.
+    /// Converts the last guard, or gives that up halfway. Returns `false` if a claim may be left on the server.
     async fn change(&mut self, kept: Kept<'_>, guards: &mut Vec<Held>) -> Turned<bool> {
         let Some(guard) = guards.pop() else {
             return Ok(true);
@@ -307,14 +307,14 @@ impl Worker {
         }
     }
 
-    /// Work succeeds more often than not, and then its release is to store what it has made: its token, which nobody else has.
+    /// Most work succeeds. Its release then stores the token as the result, which is unique.
     fn finish(&mut self, work: Option<&ByHand>, hold: &Hold) {
         let Some(work) = work.filter(|_| self.random.u8(..4) > 0) else {
             return;
         };
         let token = hold.fencing_token();
         self.tell(format_args!("has done its work by {token}"));
-        // Its only error is that it is too large.
+        // The only possible error is that the result is too large.
         let _ = work.store(token, token.to_string().as_bytes());
     }
 
@@ -349,7 +349,7 @@ impl Worker {
         }
     }
 
-    /// Takes everything there is when nothing goes wrong any more, however long that takes.
+    /// Takes everything once in the calm, however long that takes.
     async fn take(&mut self, aim: Aim) -> Turned {
         loop {
             let began = self.world().now();
@@ -382,7 +382,7 @@ impl Worker {
         }
     }
 
-    /// Leases were granted: from now on they are watched.
+    /// Records the granted leases and watches them from now on.
     fn given(&self, kept: Kept<'_>, held: &Held) {
         if kept.aim == Aim::Majority {
             self.host.given_by_majority(&held.hold);
@@ -392,8 +392,8 @@ impl Worker {
         }
     }
 
-    /// What a guard holds, with the number of each name and whether it is held to read. What a Redlock has on its servers is
-    /// nothing by itself.
+    /// The leases of a guard, with the number of each name and whether it is held for reading. A Redlock's parts do not count
+    /// on their own.
     fn leases(&self, kept: Kept<'_>, held: &Held) -> Vec<(usize, Lease, bool)> {
         match kept.aim {
             Aim::One(name) => vec![(name, held.hold.lease().clone(), held.reads)],
@@ -409,12 +409,12 @@ impl Worker {
         }
     }
 
-    /// Whether an error may be.
+    /// Checks that an error has a cause.
     fn judge(&self, aim: Aim, error: &Error, began: Duration) -> Turned {
         let world = self.world();
         let now = world.now();
         let is_explained = match (aim, error) {
-            // Whether there was cause is seen on the server.
+            // The checkers look at the server to see whether there was cause.
             (Aim::One(name), Error::WouldDeadlock { .. }) => world.places()[name].model.has_modes(),
             (Aim::One(name), Error::OverLimit { .. }) => {
                 world.places()[name].model == KindModel::Semaphore
@@ -424,7 +424,7 @@ impl Worker {
                 true
             }
             (Aim::One(name), Error::QueueFull { .. }) => world.places()[name].model.queues(),
-            // Servers that have lost their data take no part for one ttl.
+            // Servers that have lost their data do not take part for one ttl.
             (Aim::Majority, Error::Backend { .. }) => {
                 world.check(|checks| checks.keeps_one_out(now))
             }

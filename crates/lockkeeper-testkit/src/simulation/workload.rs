@@ -1,4 +1,4 @@
-//! What the hosts of a history work with: the names, the servers that these are on, and the tasks.
+//! Workloads: the names in a history, the servers that have them, and the tasks.
 
 use std::pin::Pin;
 
@@ -13,38 +13,38 @@ use super::place::{Place, REDLOCK};
 use super::plan::Plan;
 use super::work::Worker;
 
-/// What a task of a host does, from its beginning to its end.
+/// The whole run of one task of a host.
 pub(super) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What the hosts of a history work with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Workload {
-    /// Mutexes of one server.
+    /// Mutexes on one server.
     Mutex,
-    /// Re-entrant locks of one server.
+    /// Re-entrant locks on one server.
     Reentrant,
-    /// Fair locks of one server.
+    /// Fair locks on one server.
     Fair,
-    /// Read-write locks of one server.
+    /// Read-write locks on one server.
     RwLock,
-    /// Semaphores of one server, whose limits are set in some histories.
+    /// Semaphores on one server, whose limits change in some histories.
     Semaphore,
-    /// Elections of one server, and those who observe them.
+    /// Elections on one server, with observers.
     Election,
-    /// Work of one server that is done once, whose results are kept for a short time.
+    /// Work that is done once, on one server; its results are kept for a short time.
     Once,
-    /// Latches of one server, which live for a short time.
+    /// Latches on one server, which live for a short time.
     Latch,
     /// A Redlock over five servers.
     Redlock,
-    /// Locks of every kind on five servers: names that are taken one by one, and any of them together by multi-locks, on
-    /// whichever servers they are; and a Redlock over all. So what one way of taking a name leaves behind, the others meet.
+    /// Locks of every kind on five servers, taken one by one or by multi-locks across servers, and a Redlock over all servers.
+    /// So each way of taking a name meets what the others leave behind.
     Mixed,
 }
 
 impl Workload {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Self; 10] = [
         Self::Mutex,
         Self::Reentrant,
@@ -58,7 +58,7 @@ impl Workload {
         Self::Mixed,
     ];
 
-    /// How it is called on the command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Workload {
         }
     }
 
-    /// The kind of all its names, if they have but one.
+    /// The kind of all its names, if there is only one.
     const fn kind(self) -> Option<KindModel> {
         match self {
             Self::Mutex => Some(KindModel::Mutex),
@@ -90,7 +90,7 @@ impl Workload {
         }
     }
 
-    /// Whether all its names are on one server, which histories beyond the guarantees are about.
+    /// Whether all its names are on one server, as histories beyond the guarantees require.
     #[must_use]
     pub const fn is_of_one_server(self) -> bool {
         self.kind().is_some()
@@ -105,7 +105,7 @@ impl Workload {
         }
     }
 
-    /// The names, and what the Redlock has on each server.
+    /// The names, and the Redlock's parts on each server.
     pub(super) fn places(self, plan: &Plan) -> Vec<Place> {
         let name = |name: usize| format!("name{name}");
         if let Some(kind) = self.kind() {
@@ -119,7 +119,7 @@ impl Workload {
         names.chain(parts).collect()
     }
 
-    /// What the tasks of a new host do.
+    /// The tasks of a new host.
     pub(super) fn jobs(self, host: &Host) -> Vec<Job> {
         // Tasks of one host share the owners of its single locks.
         let owners: Vec<_> = host.clients.iter().map(Client::new_owner).collect();
@@ -140,7 +140,8 @@ impl Workload {
     }
 }
 
-/// The kind of each name and the server it is on: of each kind at least one, a semaphore if there are six, and not all on the same server.
+/// The kind and the server of each name: at least one of each kind, a semaphore if there are six names, and not all on the
+/// same server.
 fn kinds(plan: &Plan) -> Vec<(KindModel, usize)> {
     const ALL: [KindModel; 4] = [
         KindModel::Mutex,
@@ -154,7 +155,7 @@ fn kinds(plan: &Plan) -> Vec<(KindModel, usize)> {
     let kind = |name| match ALL.get(name) {
         Some(kind) => *kind,
         None if name == SIXTH => KindModel::Semaphore,
-        // Those that one script takes together.
+        // The kinds that one script takes together.
         None => ALL[random.usize(..2)],
     };
     let kinds: Vec<KindModel> = (0..plan.names).map(kind).collect();

@@ -1,4 +1,4 @@
-//! What all parts of one history share.
+//! The state that all parts of one history share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use super::plan::{Chances, Plan};
 use super::trace::Trace;
 use crate::mutants::Patch;
 
-/// Where the servers' clocks begin, µs since the Unix epoch: any time, but always the same.
+/// Where the servers' clocks begin, µs since the Unix epoch: an arbitrary but fixed time.
 const BEGINNING: i64 = 1_700_000_000_000_000;
 
-/// See the module. One thread runs it all, so no lock here is ever waited for.
+/// The shared state. One thread runs everything, so no lock here is ever contended.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) servers: Vec<MemoryStore>,
     places: Vec<Place>,
-    /// What the servers run in place of one script.
+    /// The mistake in one script that the servers run.
     patch: Option<Patch>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Notified when something is put on the agenda.
+    /// Notified when an action is put on the agenda.
     pub(super) planned: Notify,
     /// Notified at the first violation.
     pub(super) alarm: Notify,
@@ -41,19 +41,19 @@ pub(super) struct World {
     network: Mutex<Network>,
     checks: Mutex<Checks>,
     course: Mutex<Course>,
-    /// What the observer of each client was told.
+    /// What each client's observer was told.
     ledgers: Mutex<Vec<Arc<Ledger>>>,
 }
 
 /// How far the history has come.
 #[derive(Debug, Clone, Copy, Default)]
 struct Course {
-    /// Since when, or from when on, nothing goes wrong any more.
+    /// Since when, or from when on, nothing goes wrong.
     calm: Option<Duration>,
     /// Whether clients begin nothing new.
     ending: bool,
     requests: u64,
-    /// How many scripts have run of which the checkers have not heard yet: after a message the answer comes a few hops later.
+    /// How many scripts have run that the checkers have not seen yet: the reply comes a few polls after a message.
     unheard: u32,
     /// How far the servers' clocks have run ahead, ms.
     ahead: i64,
@@ -88,7 +88,7 @@ impl World {
         })
     }
 
-    /// Lets a server run a script, in the words of the patch if there are some for it.
+    /// Makes a server run a script, with the patch if there is one for it.
     pub(super) async fn serve(&self, place: usize, call: &Call) -> Result<Reply, StoreError> {
         self.course().unheard += 1;
         let reply = self.run(place, call).await;
@@ -130,8 +130,8 @@ impl World {
         ledger
     }
 
-    /// What an observer was told wrongly, or not at all though everything is over. Not where there is a defect, which must show by
-    /// the rule that it breaks.
+    /// A wrong event of an observer, or one that is missing although everything has ended. Not checked when a deliberate
+    /// mistake is active: that must show by the rule that it breaks.
     pub(super) fn mistold(&self) -> Option<String> {
         if self.patch.is_some() || mutants::is_any_active() {
             return None;
@@ -157,7 +157,7 @@ impl World {
         self.course.lock()
     }
 
-    /// Tells the checkers something, and ends the history if that was a violation.
+    /// Reports to the checkers, and ends the history at a violation.
     pub(super) fn check<T>(&self, tell: impl FnOnce(&mut Checks) -> T) -> T {
         let mut checks = self.checks.lock();
         let before = checks.violation().is_some();
@@ -178,13 +178,12 @@ impl World {
         self.check(|checks| checks.violation().cloned())
     }
 
-    /// The names that it is about.
+    /// The names in the history.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Lets the checkers look at what is valid, and at the servers too where something `has_changed`, at all of them if nothing may
-    /// go wrong.
+    /// Lets the checkers examine valid leases, and the servers for which `has_changed` is true; in the calm, all servers.
     pub(super) fn look(&self, has_changed: impl Fn(usize) -> bool) {
         let (now, calm) = (self.now(), self.course().calm);
         let looks = |server| calm.is_some() || has_changed(server);
@@ -202,7 +201,7 @@ impl World {
         self.check(|checks| checks.holders(&self.servers, name))
     }
 
-    /// Whether nothing goes wrong any more, and has not since `when`.
+    /// Whether nothing has gone wrong since `when`.
     pub(super) fn is_calm_since(&self, when: Duration) -> bool {
         self.course().calm.is_some_and(|calm| when >= calm)
     }
@@ -212,13 +211,13 @@ impl World {
         self.course().calm.is_some()
     }
 
-    /// From `when` on nothing goes wrong any more, or from later on if that was said before.
+    /// Nothing goes wrong from `when` on, or from a later time if one was set before.
     pub(super) fn calm_from(&self, when: Duration) {
         let mut course = self.course();
         course.calm = course.calm.max(Some(when));
     }
 
-    /// Lets nothing go wrong with requests and messages from now on.
+    /// Ends all faults of requests and messages.
     pub(super) fn heal(&self) {
         self.network().chances = Chances::default();
     }
@@ -231,7 +230,7 @@ impl World {
         self.course().ending
     }
 
-    /// Lets the servers' clocks run ahead as planned.
+    /// Advances the servers' clocks as planned.
     pub(super) fn drift(&self) {
         let ahead = self.plan.drift(self.now());
         let ahead = i64::try_from(ahead.as_millis()).unwrap_or(0);

@@ -55,7 +55,7 @@ async fn work(locks: LockManager, pairs: bool, name: String, end: Instant) -> Re
     Ok(waits)
 }
 
-/// Adds one to what is stored, under the lock; whether somebody else had been there last.
+/// Adds one to the stored number under the lock. Returns whether another library added to it last.
 async fn add(redis: &mut MultiplexedConnection, key: &str) -> Result<bool> {
     let text: Option<String> = redis.get(key).await?;
     let again: Option<String> = redis.get(key).await?;
@@ -70,7 +70,7 @@ async fn add(redis: &mut MultiplexedConnection, key: &str) -> Result<bool> {
     Ok(text.is_some() && last != "rslock")
 }
 
-/// How long it took each time, and how often somebody else had been there last.
+/// Returns how long each turn took, and how often another library had added last.
 async fn counted(locks: LockManager, first: String, order: Value) -> Result<(Vec<u64>, u64)> {
     let name = order["name"].as_str().context("no name")?;
     let pause = order["pause"].as_u64().context("no pause")?;

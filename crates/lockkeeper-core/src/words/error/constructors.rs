@@ -11,8 +11,8 @@ use crate::words::store_error::StoreError;
 
 /// # Making errors
 ///
-/// For tests of how your code handles an error. [`Error::Closed`] needs no constructor, and a [`Lost`] can be turned
-/// into an error too.
+/// Use these to test how your code handles an error. [`Error::Closed`] needs no constructor, and a [`Lost`] converts
+/// into an error.
 ///
 /// ```
 /// use std::time::Duration;
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::Partial`]: of `members` members these were not released, and why.
+    /// An [`Error::Partial`]: of `members` locks, those in `failures` were not released; each has its error.
     pub const fn partial(members: usize, failures: Vec<(String, Self)>) -> Self {
         Self::Partial { members, failures }
     }
@@ -99,7 +99,7 @@ impl Error {
         Self::OverLimit { name, limit }
     }
 
-    /// An [`Error::Protocol`]: the server's reply about lock `name` was none that our scripts give.
+    /// An [`Error::Protocol`]: none of our scripts gives the reply that the server gave about lock `name`.
     pub fn protocol(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Protocol {
             name: name.into(),
@@ -107,7 +107,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::Protocol`]: the server replied with this, which none of our scripts does.
+    /// An [`Error::Protocol`]: the server replied with `answer`, which none of our scripts gives here.
     #[doc(hidden)]
     pub fn unexpected(name: impl Into<String>, answer: &str) -> Self {
         Self::protocol(name, format!("unexpected answer: {answer}"))
@@ -156,7 +156,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::WouldDeadlock`]: the owner reads the lock `name`, and asked to write.
+    /// An [`Error::WouldDeadlock`]: the owner already reads the lock `name`, and now asks to write.
     pub fn would_deadlock(name: impl Into<String>) -> Self {
         Self::WouldDeadlock { name: name.into() }
     }

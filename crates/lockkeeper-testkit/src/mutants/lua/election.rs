@@ -4,7 +4,7 @@ use lockkeeper_lua::election;
 
 use super::{Mutant, Where, mutant};
 
-/// Those of its own scripts, which the search and the simulation must find.
+/// Mutants of its own scripts, which the search and the simulation must find.
 pub const ELECTION: &[Mutant] = &[
     mutant(
         "election_proclaim_writes_nothing_if_others_wait",
@@ -36,7 +36,7 @@ pub const ELECTION: &[Mutant] = &[
     ),
 ];
 
-/// Those that the search alone must find: they take a request that is later than any in a history, or a lease whose key outlives it.
+/// Mutants that only the search must find: they need a request later than any in a history, or a lease whose key outlives it.
 pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
         "election_proclaim_does_not_look_at_the_claim",

@@ -1,4 +1,5 @@
-//! Mutants of the scripts of a latch. That ids which were lost one by one count as not yet come shows by a vector of the script.
+//! Mutants of the scripts of a latch. A vector of the script covers one more mistake: that ids which were lost one by one
+//! count as not yet counted.
 
 use lockkeeper_lua::latch;
 
@@ -85,7 +86,7 @@ pub const LATCH: &[Mutant] = &[
     ),
 ];
 
-/// Those that the search alone must find: in a history no server loses one of two keys.
+/// Mutants that only the search must find: no server loses just one of two keys in a history.
 pub(super) const SEARCHED: &[Mutant] = &[mutant(
     "latch_look_waits_for_one_that_lost_its_ids",
     &latch::LOOK,

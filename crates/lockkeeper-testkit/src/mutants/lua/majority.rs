@@ -1,4 +1,5 @@
-//! Mutants of the scripts of one of several servers. That a proposal is followed however far ahead it is shows by a vector of the script.
+//! Mutants of the scripts for one of several servers. A vector of the script covers one more mistake: following a proposal
+//! however far ahead it is.
 
 use lockkeeper_lua::redlock;
 

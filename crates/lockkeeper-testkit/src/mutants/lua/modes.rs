@@ -127,7 +127,7 @@ pub const RWLOCK: &[Mutant] = &[
     ),
 ];
 
-/// Those that the search alone must find.
+/// Mutants that only the search must find.
 pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
         "rwlock_renew_read_revives_the_dead",

@@ -57,8 +57,8 @@ pub const SEMAPHORE: &[Mutant] = &[
     ),
 ];
 
-/// Those that the search alone must find: in histories the next heartbeat makes good what was left undone, and nobody relies on a limit
-/// that was lowered.
+/// Mutants that only the search must find: in histories the next heartbeat repairs what was left undone, and nothing there
+/// relies on a lowered limit.
 pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
         "semaphore_limit_raised_lets_nobody_in",

@@ -4,8 +4,8 @@ use lockkeeper_lua::multi;
 
 use super::{Mutant, Where, mutant};
 
-/// Mutants of the scripts of several names. That only one of the items of a release sets its tombstone is none: an acquire of all
-/// of them is refused by any.
+/// Mutants of the scripts of several names. Setting only one tombstone in a release is not a mistake: any one of them refuses
+/// an acquire of all.
 pub const MULTI: &[Mutant] = &[
     mutant(
         "multi_acquire_takes_all_though_one_is_refused",

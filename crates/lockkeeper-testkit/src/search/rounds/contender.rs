@@ -1,4 +1,4 @@
-//! One contender: its claims, what it has asked each server, and what it does when it hears.
+//! One contender: its claims, its requests to each server, and its reactions to answers.
 
 use std::array;
 
@@ -12,19 +12,19 @@ use lockkeeper_core::store::Outcome;
 use super::{SERVERS, TICKS};
 use crate::search::state::{Requests, release_needed};
 
-/// A request of a claim is numbered by nothing but its being the only one.
+/// A claim has only one request at a time here, so all have this number.
 pub(super) const NUMBER: u64 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
-    /// How many rounds it has begun: each has claims of its own.
+    /// How many rounds it has begun; each has its own claims.
     pub(super) begun: u8,
     pub(super) stage: Stage,
-    /// Of the present round, by server.
+    /// The claims of the present round, by server.
     pub(super) claims: Vec<Claim>,
-    /// The largest token that each server has answered to be the claim's, in the present round.
+    /// The largest token that each server has confirmed as the claim's in the present round.
     pub(super) tokens: [Option<FencingToken>; SERVERS],
-    /// Of which round, and what, by server. Those in doubt may be executed once.
+    /// The round and the request, by server. Requests in doubt may be executed once.
     pub(super) requests: [Requests<(u8, Asked), Answer>; SERVERS],
 }
 
@@ -68,12 +68,12 @@ impl Contender {
         self.stage == Stage::Held && quorum.is_reached(valid.count())
     }
 
-    /// Asks a server, of which the claim has been told.
+    /// Sends a request to a server; the claim knows of it already.
     pub(super) fn send(&mut self, server: usize, asked: Asked) {
         self.requests[server].send((self.round(), asked));
     }
 
-    /// The claim hears the answer, and so does its round.
+    /// Passes an answer to the claim and its round.
     pub(super) fn hear(&mut self, server: usize, asked: Asked, answer: Answer, now: Moment) {
         self.requests[server].under_way = None;
         let round = match &mut self.stage {
@@ -117,12 +117,12 @@ impl Contender {
         }
     }
 
-    /// A request gets no answer; the round hears of it.
+    /// Gives a request up without an answer and tells the round.
     pub(super) fn lose(&mut self, server: usize) {
         let asked = self.give_up(server);
         if let Stage::Asking(round) = &mut self.stage {
             match asked {
-                // A failure has no time.
+                // The time of a failure does not matter.
                 Some(Asked::Acquire) => round.answered(server, Reply::Failed, TICKS.moment(0)),
                 Some(Asked::WriteBack(_)) => round.written_back(server, WrittenBack::Failed),
                 _ => {}
@@ -130,7 +130,7 @@ impl Contender {
         }
     }
 
-    /// Nobody waits for the answer any more.
+    /// Stops waiting for the answer.
     fn give_up(&mut self, server: usize) -> Option<Asked> {
         let (_, asked) = self.requests[server].give_up()?;
         if let Asked::Acquire | Asked::Renew = asked {
@@ -145,7 +145,7 @@ impl Contender {
         }
     }
 
-    /// The claims on these servers end. They are released at any time, or never.
+    /// Ends the claims on these servers. Their releases may be executed at any time, or never.
     pub(super) fn release(&mut self, now: Moment, whose: impl Fn(usize) -> bool) {
         let round = self.round();
         let servers = self.requests.iter_mut().zip(&mut self.claims).enumerate();
@@ -160,7 +160,7 @@ impl Contender {
         }
     }
 
-    /// It holds nothing and asks for nothing.
+    /// Drops all claims and tokens of the round.
     pub(super) fn forget_round(&mut self, stage: Stage) {
         self.stage = stage;
         self.claims.clear();

@@ -1,4 +1,4 @@
-//! What can happen next: every step from a state.
+//! The next steps: every step from a state.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
 use crate::search::state::{MARGIN, UnderWay};
 
-/// A contender in a state.
+/// A contender within a state.
 struct Here {
     state: State,
     client: u8,
@@ -33,7 +33,7 @@ impl Here {
 }
 
 impl Majority {
-    /// What a contender can do, and what can happen to it.
+    /// Adds everything that a contender can do or that can happen to it.
     pub(super) fn moves_of(
         &mut self,
         state: State,
@@ -77,7 +77,7 @@ impl Majority {
         Ok(())
     }
 
-    /// A step to a state with this contender.
+    /// Adds a step to a state with this contender.
     fn add(
         &mut self,
         moves: &mut Moves<State>,
@@ -89,7 +89,7 @@ impl Majority {
         Ok(())
     }
 
-    /// Time moves on for everybody.
+    /// Advances time for all.
     pub(super) fn tick(&mut self, mut state: State) -> Result<(State, Option<Violation>)> {
         state.tick += 1;
         let mut violation = None;
@@ -102,7 +102,7 @@ impl Majority {
         Ok((state, violation))
     }
 
-    /// The contender asks all servers at once.
+    /// Begins a round: the contender asks all servers at once.
     fn begun(&self, here: &Here) -> Contender {
         let (client, now) = (here.client, here.now());
         let mut contender = here.copy();
@@ -110,7 +110,7 @@ impl Majority {
         let attempt = contender.round();
         let id = self.runs.claim(Claimant { client, attempt });
         let mut claim = Claim::new(id, self.runs.ttl(), MARGIN);
-        // It has asked for nothing yet, so it may.
+        // A new claim may send.
         let _ = claim.send(Verb::Acquire, NUMBER, now);
         contender.claims = vec![claim; SERVERS];
         for server in 0..SERVERS {
@@ -120,7 +120,7 @@ impl Majority {
         contender
     }
 
-    /// A contender renews one of the claims that it holds.
+    /// Renews one of the contender's claims.
     fn renew(&mut self, here: &Here, moves: &mut Moves<State>) -> Result<()> {
         let full = here.now().after(self.runs.ttl() - MARGIN);
         for server in 0..SERVERS {
@@ -141,7 +141,7 @@ impl Majority {
         Ok(())
     }
 
-    /// A request is executed and answered; or answered late, or given up.
+    /// Adds the fates of a request: executed and answered, answered late, or given up.
     fn under_way(&mut self, here: &Here, server: usize, moves: &mut Moves<State>) -> Result<()> {
         let (state, client) = (here.state, here.client);
         let Some(UnderWay { asked, reply }) = here.contender.requests[server].under_way else {
@@ -179,7 +179,7 @@ impl Majority {
         Ok(())
     }
 
-    /// A server loses its data, or a contender dies.
+    /// Adds the ends: a server loses its data, or a contender dies.
     pub(super) fn endings(&mut self, mut state: State, moves: &mut Moves<State>) -> Result<()> {
         state.endings += 1;
         for server in 0..SERVERS {
@@ -217,7 +217,7 @@ impl Majority {
         Ok((state, answer))
     }
 
-    /// The state when the contender has done what its round says, and has forgotten what makes no difference any more.
+    /// The state after the contender has done what its round decides and has forgotten what makes no difference.
     fn with(
         &mut self,
         mut state: State,
@@ -264,7 +264,7 @@ impl Majority {
         }
         for (server, requests) in contender.requests.iter_mut().enumerate() {
             let keys = state.servers[server];
-            // What is executed for a claim that is not there and cannot come changes nothing.
+            // Executing a request for a claim that is gone and cannot come back changes nothing.
             let mut useless = Vec::new();
             for &(attempt, asked) in requests.in_doubt.iter() {
                 let comes = asked == Asked::Acquire || requests.may_come((attempt, Asked::Acquire));

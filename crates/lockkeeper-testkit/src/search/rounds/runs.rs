@@ -1,4 +1,4 @@
-//! What the servers make of requests: the number of what one has, each run of a script remembered.
+//! The effect of requests on servers: the number of the keys that a server has after each script, every run remembered.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use crate::mutants::Patch;
 use crate::search::server::Server;
 use crate::search::state::owner;
 
-/// How far the servers' clocks are ahead, ms: up to a second apart.
+/// How far the servers' clocks are ahead, ms: they differ by up to a second.
 const AHEAD: [i64; SERVERS] = [0, 600, -400];
 
-/// At which server in which state and at which tick, of which claim, what.
+/// The server, its keys, the tick, the claim and the request.
 type Request = (usize, Keys, u8, Claimant, Asked);
 
 pub(super) struct Runs {
     protocol: Arc<dyn Protocol>,
     ttl: Duration,
-    /// What each contender asks all servers for.
+    /// The token that each contender proposes to all servers.
     proposals: [u64; CONTENDERS],
     patch: Option<Patch>,
     owners: Vec<Owner>,
-    /// By place and the last loss of data, which an engine knows apart from its keys.
+    /// By server and its last loss of data, which an engine stores apart from its keys.
     servers: FxHashMap<(usize, Option<u8>), Server>,
     runs: FxHashMap<Request, (u32, Answer)>,
     held: FxHashMap<(usize, Keys, Claimant), bool>,
 }
 
 impl Runs {
-    /// What a server without keys has is number zero.
+    /// Creates the servers. A server without keys has state number zero.
     pub(super) fn new(bounds: Rounds, patch: Option<&Patch>) -> Result<Self> {
         let ttl = TICKS.lease(bounds.ttl);
         let clients = 0..CONTENDERS as u8;
@@ -56,12 +56,12 @@ impl Runs {
         })
     }
 
-    /// The length of a lease on the servers.
+    /// The duration of a lease on the servers.
     pub(super) const fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// Each round has claims of its own, but for the mistake of having one for all.
+    /// The claim of a round. Every round has its own, unless the mistake of reusing one is active.
     pub(super) fn claim(&self, Claimant { client, attempt }: Claimant) -> ClaimId {
         let one_claim = is_active(Mutant::ReuseClaim);
         let attempt = if one_claim { 0 } else { attempt };
@@ -84,21 +84,21 @@ impl Runs {
         Ok(server)
     }
 
-    /// Whether the claim is on a server that has these keys.
+    /// Whether a server with these keys has the claim.
     pub(super) fn holds(&mut self, place: usize, keys: Keys, claimant: Claimant) -> Result<bool> {
         let key = (place, keys, claimant);
         if let Some(holds) = self.held.get(&key) {
             return Ok(*holds);
         }
         let (claim, protocol) = (self.claim(claimant), Arc::clone(&self.protocol));
-        // At a time before anything can have expired.
+        // Tick 0, before anything can have expired.
         let server = self.restored(place, keys, 0)?;
         let holds = server.left(&*protocol, &claim)?.is_some();
         self.held.insert(key, holds);
         Ok(holds)
     }
 
-    /// Runs the script that the protocol asks for; the keys behind it, and its answer.
+    /// Runs the script that the protocol asks for. Returns the number of the keys afterwards, and the answer.
     pub(super) fn run(
         &mut self,
         place: usize,
@@ -113,7 +113,7 @@ impl Runs {
         }
         let claim = self.claim(claimant);
         let proposal = self.proposals[usize::from(claimant.client)];
-        // Nobody inflates a name of this kind.
+        // Names of this kind are never inflated.
         let ask = RequestContext::new(&claim, self.ttl, 0, None)
             .on_inflated(false)
             .proposing(proposal);

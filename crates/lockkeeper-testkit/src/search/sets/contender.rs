@@ -1,4 +1,4 @@
-//! One contender: its claims, what it has asked, and what it does when it hears.
+//! One contender: its claims, its requests, and its reactions to answers.
 
 use std::rc::Rc;
 
@@ -11,22 +11,22 @@ use lockkeeper_core::store::Outcome;
 use super::NAMES;
 use crate::search::state::{Requests, Sorted, release_needed};
 
-/// A request of a claim is numbered by nothing but its being the only one.
+/// A claim has only one request at a time here, so all have this number.
 const NUMBER: u64 = 1;
 
-/// What each name that was asked for is answered by; `None` if that cannot be read.
+/// The answer for each requested name; `None` if it cannot be read.
 pub(super) type Answers = Rc<[Option<Answer>]>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Contender {
-    /// How many attempts it has begun: each has claims of its own.
+    /// How many attempts it has begun; each has its own claims.
     pub(super) begun: u8,
     pub(super) stage: Stage,
-    /// Of the present attempt, in the order of its set.
+    /// The claims of the present attempt, in the order of its set.
     pub(super) claims: Vec<Claim>,
-    /// Of which attempt, and what. Those in doubt may be executed any number of times.
+    /// The attempt and the request. Requests in doubt may be executed any number of times.
     pub(super) requests: Requests<(u8, Asked), Answers>,
-    /// Claims whose release was executed, by attempt and part, and the last tick at which nothing may bring them back.
+    /// Claims whose release was executed, by attempt and part, and the last tick at which they must stay gone.
     pub(super) released: Sorted<(u8, usize, u8)>,
 }
 
@@ -38,18 +38,18 @@ pub(super) enum Stage {
     Dead,
 }
 
-/// What a contender asks; a part is a place in its set.
+/// A request of a contender; a part is an index into its set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Asked {
-    /// For all of its set.
+    /// Acquires its whole set.
     Acquire,
-    /// The grant of one once more, by its own kind's script.
+    /// Repeats the acquire of one part, by its own kind's script.
     Repeat(usize, FencingToken),
     Renew(usize),
     Release(Releases),
 }
 
-/// Which parts of a set are released; whether an acquire of each is unanswered.
+/// The parts that are released, and for each whether an acquire is unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Releases([Option<bool>; NAMES]);
 
@@ -99,7 +99,7 @@ impl Contender {
         permitted.then_some(self)
     }
 
-    /// The answers have come.
+    /// Handles the answers.
     pub(super) fn heard(mut self, asked: Asked, answers: &[Option<Answer>], now: Moment) -> Self {
         self.requests.under_way = None;
         match asked {
@@ -111,7 +111,7 @@ impl Contender {
                     }
                     None => self.claims[part].failed(NUMBER, Outcome::Unknown),
                 }
-                // A loss of one releases the others at once.
+                // After one part is lost, release the others at once.
                 let lost =
                     |it: &Claim| matches!(it.validity(now), Validity::Ended(Ending::Lost(_)));
                 if self.stage == Stage::Held && self.claims.iter().any(lost) {
@@ -127,7 +127,7 @@ impl Contender {
         let mut verdicts = Vec::new();
         for (claim, answer) in self.claims.iter_mut().zip(answers) {
             match answer {
-                // For how long makes no difference.
+                // The remaining time makes no difference.
                 Some(Answer::Busy(_)) => {
                     verdicts.push(claim.answered(NUMBER, Answer::Busy(None), now));
                 }
@@ -139,14 +139,14 @@ impl Contender {
         if verdicts.iter().all(|it| matches!(it, Verdict::Granted(_))) {
             self.stage = Stage::Held;
         } else if !verdicts.iter().all(kept_out)
-            // Of a request that was given up they may hold a part.
+            // A request that was given up may have granted a part.
             || self.claims.iter().any(|claim| release_needed(claim).is_some())
         {
             self.release(now);
         }
     }
 
-    /// All claims end; one release for those that need it is on its way, to arrive at any time, or never.
+    /// Ends all claims. One release for those that need it is sent; it may be executed at any time, or never.
     pub(super) fn release(&mut self, now: Moment) {
         self.give_up();
         let mut releases = Releases([None; NAMES]);
@@ -161,14 +161,14 @@ impl Contender {
         self.stage = Stage::Idle;
     }
 
-    /// The process is gone.
+    /// The contender's process dies.
     pub(super) fn die(&mut self) {
         self.give_up();
         self.claims.clear();
         self.stage = Stage::Dead;
     }
 
-    /// Nobody waits for the answer any more.
+    /// Stops waiting for the answer.
     pub(super) fn give_up(&mut self) {
         let parts = match self.requests.give_up() {
             Some((_, Asked::Acquire)) => 0..self.claims.len(),
@@ -180,7 +180,7 @@ impl Contender {
         }
     }
 
-    /// The release of a claim was executed.
+    /// Records that the release of a claim was executed.
     pub(super) fn note_released(&mut self, attempt: u8, part: usize, until: u8) {
         let of_claim = |it: &&(u8, usize, u8)| (it.0, it.1) == (attempt, part);
         let noted = self

@@ -1,4 +1,4 @@
-//! What must hold in every state, and at every run of a script.
+//! The rules for every state and every run of a script.
 
 use anyhow::Result;
 use lockkeeper_core::protocol::Answer;
@@ -22,7 +22,8 @@ const fn holder(client: u8, attempt: u8) -> Holder {
 }
 
 impl SeveralNames {
-    /// Whether a whole set is valid, and what must not be in this state. An overlap comes first, for it is the worst.
+    /// Whether a whole set is valid, and the rule that this state breaks, if any. An overlap comes first because it is the
+    /// worst.
     pub(super) fn judge_claims(&mut self, state: State) -> Result<Judgement> {
         let now = TICKS.moment(state.tick);
         let standing = self.runs.standing(state.server, state.tick)?;
@@ -49,7 +50,7 @@ impl SeveralNames {
                 if left.is_none_or(|left| now.after(left) < deadline) {
                     broken = broken.or(Some(of_name(Rule::ValidTooLong, name)));
                 }
-                // Of its own contender all claims but these have ended.
+                // All claims of its own contender but these have ended.
                 let later = |(last, whose)| (holder(whose, contender.attempt()), last);
                 let passed = |last| kind.is_passed((newcomer, token), later(last));
                 if state.last[name].is_some_and(passed) {
@@ -63,7 +64,7 @@ impl SeveralNames {
     }
 }
 
-/// One run of a script, to be judged.
+/// One run of a script to check.
 pub(super) struct Scene<'a> {
     pub(super) before: &'a Standing,
     pub(super) after: &'a Standing,
@@ -79,7 +80,8 @@ impl Scene<'_> {
         standing.left(self.claimant, name).is_some()
     }
 
-    /// All of them or none, each answered by what is true of it, tokens in order, and none that was released.
+    /// Checks an acquire: all names are granted or none, every answer is true, tokens increase, and no released claim comes
+    /// back.
     pub(super) fn acquired(&self, contender: &Contender, state: &mut State) -> Option<Violation> {
         let Claimant { client, attempt } = self.claimant;
         let granted = |answer: &Option<Answer>| matches!(answer, Some(Answer::Granted(_)));
@@ -108,7 +110,7 @@ impl Scene<'_> {
                 if was && !again {
                     return Some(of_name(Rule::TokenChanged, name));
                 }
-                // An earlier claim of the same owner may hold a re-entrant name still.
+                // An earlier claim of the same owner may still hold a re-entrant name.
                 let joins = again && !self.before.is_free(name);
                 if last.is_some_and(|(last, _)| token <= last) && !joins {
                     return Some(of_name(Rule::TokenNotLarger, name));
@@ -125,7 +127,8 @@ impl Scene<'_> {
         creates.then(|| of_name(Rule::Revived, name))
     }
 
-    /// Each is gone, answered by whether it was there, and the waiters for what it freed are told.
+    /// Checks a release: every claim is gone, every answer says truly whether it was there, and the waiters of each freed name
+    /// are notified.
     pub(super) fn released(&self, releases: Releases) -> Option<Violation> {
         for ((part, _), answer) in releases.parts().zip(&*self.run.answers) {
             let name = self.set[part];
@@ -141,13 +144,13 @@ impl Scene<'_> {
                 Some(Answer::NotHeld { .. }) => Some(false),
                 _ => None,
             };
-            // A claim that waits in a queue is withdrawn by the same word.
+            // The same release withdraws a claim that waits in a queue.
             let withdrawn = self.kinds[name].waits_in_a_queue && was_there == Some(true);
             if was_there != Some(was) && !withdrawn {
                 return Some(of_name(Rule::WrongAnswer, name));
             }
             let freed = !self.before.is_free(name) && self.after.is_free(name);
-            // In a queue nobody polls.
+            // Waiters in a queue do not poll.
             let polled = !self.kinds[name].waits_in_a_queue;
             if freed && polled && !self.run.woken[name] {
                 return Some(of_name(Rule::NotWoken, name));

@@ -1,4 +1,4 @@
-//! What can happen next: every step from a state.
+//! The next steps: every step from a state.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
 use crate::search::state::{MARGIN, UnderWay};
 
-/// A contender in a state.
+/// A contender within a state.
 struct Here {
     state: State,
     client: u8,
@@ -34,7 +34,7 @@ impl Here {
 }
 
 impl SeveralNames {
-    /// What a contender can do, and what can happen to it.
+    /// Adds everything that a contender can do or that can happen to it.
     pub(super) fn moves_of(
         &mut self,
         state: State,
@@ -84,7 +84,7 @@ impl SeveralNames {
         Ok(())
     }
 
-    /// Time moves on for everybody.
+    /// Advances time for all.
     pub(super) fn tick(&mut self, mut state: State) -> Result<State> {
         state.tick += 1;
         state.server = self.runs.later(state.server, state.tick);
@@ -126,7 +126,7 @@ impl SeveralNames {
         Ok(())
     }
 
-    /// A request goes well, or is in trouble.
+    /// Sends a request that goes well or gets into trouble.
     fn send(
         &mut self,
         here: &Here,
@@ -152,7 +152,7 @@ impl SeveralNames {
         Ok(())
     }
 
-    /// What can become of a request in trouble.
+    /// Adds the fates of a request in trouble.
     fn under_way(&mut self, here: &Here, moves: &mut Moves<State>) -> Result<()> {
         let Some(UnderWay { asked, reply }) = here.contender.requests.under_way.clone() else {
             return Ok(());
@@ -179,7 +179,7 @@ impl SeveralNames {
         Ok(())
     }
 
-    /// The server runs a script, and then something becomes of the contender, which has noted what was released.
+    /// Runs a script on the server and then changes the contender, which has recorded what was released.
     fn execute(
         &mut self,
         here: &Here,
@@ -208,7 +208,7 @@ impl SeveralNames {
             Asked::Release(releases) => {
                 for ((part, overtakes), answer) in releases.parts().zip(&*run.answers) {
                     if *answer == Some(Answer::Inflated) {
-                        // Nothing was done: by itself it is released.
+                        // Nothing was done for this name, so it is released on its own.
                         let alone = Asked::Release(Releases::of_one(part, overtakes));
                         contender.requests.in_doubt.insert((attempt, alone));
                         continue;
@@ -226,14 +226,14 @@ impl SeveralNames {
         Ok((next, run, broken.or(unreadable)))
     }
 
-    /// The state with this contender, which has forgotten what makes no difference any more.
+    /// The state with this contender, which forgets what makes no difference any more.
     fn with(&mut self, mut state: State, client: u8, mut contender: Contender) -> Result<State> {
         let standing = self.runs.standing(state.server, state.tick)?;
         let set = self.set(client);
         let attempts = 0..contender.begun.max(1);
         let may_come = |attempt| contender.requests.may_come((attempt, Asked::Acquire));
         let may_come: Vec<bool> = attempts.map(may_come).collect();
-        // What is not there, and cannot come, can neither be renewed nor released.
+        // A claim that is gone and cannot come back can be neither renewed nor released.
         contender.requests.in_doubt.retain(|&(attempt, asked)| {
             let claimant = Claimant { client, attempt };
             let there = |part: usize| standing.left(claimant, set[part]).is_some();

@@ -1,4 +1,4 @@
-//! What the server makes of requests: the number of its state, each run of a script remembered.
+//! The effect of requests on the server: the number of its state after each script, every run remembered.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::mutants::Patch;
 use crate::search::server::Server;
 use crate::search::state::owner;
 
-/// What one run of a script changed.
+/// The effect of one run of a script.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) server: u32,
-    /// For each name that was asked for, in order.
+    /// The answer for each requested name, in order.
     pub(super) answers: Answers,
-    /// Whether the waiters of each name were told to look.
+    /// Whether the waiters of each name were notified.
     pub(super) woken: [bool; NAMES],
 }
 
-/// Which claims hold on which names, and for how long.
+/// The claims that hold, their names, and for how long.
 #[derive(Debug, Default)]
 pub(super) struct Standing(Vec<(Claimant, usize, Duration)>);
 
@@ -60,7 +60,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// With a server without keys: its state is number zero.
+    /// Creates a server without keys; its state is number zero.
     pub(super) fn new(bounds: Sets, patch: Option<&Patch>) -> Result<Self> {
         let mut server = Server::new(TICKS, 0, patch)?;
         let mut protocols = Vec::new();
@@ -83,7 +83,7 @@ impl Runs {
         })
     }
 
-    /// The length of a lease on the server.
+    /// The duration of a lease on the server.
     pub(super) const fn ttl(&self) -> Duration {
         TICKS.lease(self.bounds.ttl)
     }
@@ -93,7 +93,7 @@ impl Runs {
         ClaimId::new(self.owners[usize::from(client)], number as u64)
     }
 
-    /// Runs the script that is asked for.
+    /// Runs the requested script.
     pub(super) fn run(
         &mut self,
         server: u32,
@@ -128,12 +128,12 @@ impl Runs {
         self.server.later(server, tick)
     }
 
-    /// Which claims hold, as the scripts of their kinds tell.
+    /// The claims that hold, according to their kinds' scripts.
     pub(super) fn standing(&mut self, server: u32, tick: u8) -> Result<Rc<Standing>> {
         if let Some(standing) = self.standings.get(&(server, tick)) {
             return Ok(Rc::clone(standing));
         }
-        // Questions change nothing.
+        // These queries change nothing.
         self.server.restore(server, tick);
         let mut standing = Standing::default();
         for (client, set) in (0..).zip(self.bounds.sets) {
@@ -151,7 +151,7 @@ impl Runs {
         Ok(standing)
     }
 
-    /// The call that is asked for, and how many names it is about.
+    /// The script call for a request, and the number of names in it.
     fn script_call(&self, claimant: Claimant, asked: Asked) -> Result<(ScriptCall, usize)> {
         let set = self.bounds.sets[usize::from(claimant.client)];
         let call = |part: usize, token: Option<FencingToken>, build: Build<'_>| {
@@ -187,7 +187,7 @@ impl Runs {
         };
         let items = calls.len();
         let joined = calls.into_iter().reduce(|mut all, call| {
-            // As the engine does it, whose way to do so is not public.
+            // This repeats the engine's way of joining calls, which is not public.
             all.keys.append(&call.keys);
             all.args.append(&call.args);
             all

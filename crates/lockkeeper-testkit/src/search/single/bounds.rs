@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::TICKS;
 use crate::kinds::KindModel;
 
-/// More clients than this are not worth waiting for; a state has room for so many.
+/// The largest number of clients. A state has room for this many, and searches with more take too long.
 pub const MOST_CLIENTS: usize = 3;
 
 /// How far a search of one name goes.
@@ -15,34 +15,35 @@ pub const MOST_CLIENTS: usize = 3;
 pub struct Bounds {
     /// How many clients there are, at most [`MOST_CLIENTS`].
     pub clients: u8,
-    /// How many acquisitions each of them begins, by how many ticks the lease of each lasts.
+    /// The lease of each client's attempts, in ticks; one entry per attempt.
     pub leases: Vec<u8>,
-    /// How many of them, the last, only ask to take the place of one before, of a kind whose claims can.
+    /// How many attempts, the last ones, can only take the place of an earlier one. For kinds whose claims can do so.
     pub takers: u8,
-    /// For how many ticks a claim in a queue is alive without a word. Of no account to a kind without one.
+    /// How many ticks a waiter in a queue counts as alive after the server heard from it. Unused for a kind without a queue.
     pub waiter: u8,
-    /// How many may wait in a queue; `None`: any number. Of no account to a kind without one.
+    /// How many claims may wait in a queue; `None` for any number. Unused for a kind without a queue.
     pub max_queue: Option<u64>,
-    /// How often time moves on.
+    /// How often time advances.
     pub ticks: u8,
-    /// How many requests are given up, refused or not sent. Those given up may be executed any time later, any number of
-    /// times, or never.
+    /// How many requests are given up, refused or not sent. A request that was given up may be executed at any later time, any
+    /// number of times, or never.
     pub faults: u8,
     /// How many clients crash or close.
     pub endings: u8,
-    /// Whether the server's clock is behind the last token it gave, as after it was stepped back: then a token is the last one
-    /// plus one. Else it is the time, and states that differ in nothing but their tokens are not one.
+    /// Whether the server's clock is behind its last token, as after it has stepped back: every token is then the last one
+    /// plus one. Otherwise a token is the time, and states that differ only in their tokens are distinct.
     pub clock_behind: bool,
-    /// Whether the server may lose the key with the last token, which takes an ending. Then requests carry the largest token
-    /// that their client has seen; else they carry none, for it makes no difference while the server remembers more.
+    /// Whether the server may lose the key with the last token, which counts as an ending. Requests then carry the largest
+    /// token that their client has seen. Otherwise they carry none, which makes no difference while the server remembers a
+    /// larger one.
     pub forgets: bool,
-    /// Whether the limit of a semaphore may be set, lowered or raised, which takes an ending.
+    /// Whether the limit of a semaphore may be set, lower or higher, which counts as an ending.
     pub sets_limit: bool,
 }
 
 impl Bounds {
-    /// So many clients, the ticks of the lease of each of their attempts, and how often time moves on, requests are in trouble
-    /// and clients end.
+    /// Bounds for this many clients, the lease of each of their attempts in ticks, and how often time advances, requests get
+    /// into trouble and clients end.
     pub fn new(clients: u8, leases: &[u8], ticks: u8, faults: u8, endings: u8) -> Self {
         Self {
             clients,
@@ -96,7 +97,7 @@ impl Bounds {
         self
     }
 
-    /// What a contributor waits for: of each thing that can go wrong a little, less of a kind with a queue.
+    /// The searches that a contributor waits for: a little of each thing that can go wrong, less for a kind with a queue.
     pub fn short(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
         if kind.has_permits() {
@@ -107,7 +108,7 @@ impl Bounds {
             );
         }
         if kind.proclaims() {
-            // What is known of a leader makes many states of one.
+            // What the server knows about a leader multiplies the states.
             return vec![new(2, &[2], 3, 0, 0), new(2, &[2], 1, 1, 0)];
         }
         if kind.hands_over {
@@ -130,27 +131,27 @@ impl Bounds {
         ]
     }
 
-    /// What every change must pass: each goes far in one direction. Where more can happen they go less far.
+    /// The searches that every change must pass. Each goes far in one direction, and less far where more can happen.
     pub fn quick(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
         if kind.converts_modes {
             return vec![
                 Self::conversions(),
-                // Two requests for a conversion in trouble, or one for each of two.
+                // Two requests for a conversion in trouble, or one request for each of two conversions.
                 new(2, &[2, 2], 1, 2, 0).of_takers(),
-                // Two of one owner.
+                // Two claims of one owner.
                 new(2, &[2, 2], 2, 0, 0),
                 // Some read, some write.
                 new(3, &[2], 2, 1, 0),
                 new(3, &[2], 2, 0, 1).short_queue(),
-                // Gaps in which nobody is heard, one after the other.
+                // Two gaps in a row in which the server hears from no client.
                 new(2, &[2], 5, 1, 1),
             ];
         }
         if kind.hands_over {
             return vec![
                 Self::conversions(),
-                // Two requests for a handover in trouble, or one for each of two.
+                // Two requests for a handover in trouble, or one request for each of two handovers.
                 new(2, &[2, 2], 1, 2, 0).of_takers(),
                 // A client that ends around a handover.
                 new(2, &[2, 2], 2, 0, 1).of_takers(),
@@ -160,7 +161,7 @@ impl Bounds {
             return Self::of_limits(
                 kind,
                 [
-                    // Some hold beside one another, and one waits.
+                    // Some claims hold together, and one waits.
                     new(3, &[2], 2, 0, 1),
                     // A request in trouble, and a client that ends.
                     new(2, &[2], 4, 1, 1),
@@ -175,7 +176,7 @@ impl Bounds {
                 new(2, &[2], 3, 0, 1),
                 // One leads, two stand by.
                 new(3, &[2], 3, 0, 0),
-                // Two of one client.
+                // Two claims of one client.
                 new(2, &[1, 1], 1, 0, 0).short_waits(),
                 new(2, &[2], 2, 0, 1).clock_right(),
             ];
@@ -186,34 +187,34 @@ impl Bounds {
                 new(2, &[2], 4, 2, 1),
                 // One holds, two wait.
                 new(3, &[2], 4, 1, 0),
-                // One holds, one waits, and for a third there is no room.
+                // One holds, one waits, and the queue has no room for a third.
                 new(3, &[2], 4, 0, 1).short_queue(),
-                // Of two that wait one dies.
+                // One of two waiters dies.
                 new(3, &[3], 4, 0, 1),
-                // Gaps in which nobody is heard, one after the other.
+                // Several gaps in a row in which the server hears from no client.
                 new(2, &[2], 7, 1, 1),
-                // Two of one owner wait.
+                // Two claims of one owner wait.
                 new(2, &[1, 1], 1, 1, 1).short_waits(),
                 new(2, &[2], 4, 1, 0).clock_right(),
             ];
         }
         if kind.has_modes() {
             return vec![
-                // Two of one owner, of which one may read inside the write of the other.
+                // Two claims of one owner, of which one may read inside the write of the other.
                 new(2, &[2, 2], 1, 1, 0),
                 new(2, &[2, 2], 2, 0, 0),
                 // Two requests in trouble, and a client that ends.
                 new(2, &[2], 4, 2, 1),
                 // Some read, some write.
                 new(3, &[2], 3, 1, 1),
-                // Leases that differ.
+                // Leases of different lengths.
                 new(2, &[3, 1], 2, 0, 1),
                 new(3, &[2], 2, 1, 0).clock_right(),
             ];
         }
         if kind.stores() {
             return vec![
-                // One stores, and the next asks again when the result has ended.
+                // One claim stores a result, and the next asks again after the result has ended.
                 new(2, &[2, 2], 3, 1, 0),
                 // Two requests in trouble: a late acquire and a late store.
                 new(2, &[2], 4, 2, 1),
@@ -236,7 +237,7 @@ impl Bounds {
         ]
     }
 
-    /// The same further out: minutes to hours, and gigabytes.
+    /// The same with wider bounds: minutes to hours, and gigabytes.
     pub fn thorough(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
         if kind.converts_modes {
@@ -287,19 +288,19 @@ impl Bounds {
         ]
     }
 
-    /// Those of a semaphore, and where all clients say one limit that which is `set`, lowered and raised.
+    /// The bounds for a semaphore: these, and `set`, which lowers and raises the limit, if all clients state the same one.
     fn of_limits<const N: usize>(kind: &KindModel, all: [Self; N], set: Self) -> Vec<Self> {
         let sets = kind.modes == KindModel::SEMAPHORE.modes;
         let set = sets.then(|| set.limit_set());
         all.into_iter().chain(set).collect()
     }
 
-    /// The length of the lease of an attempt on the server.
+    /// The duration of an attempt's lease on the server.
     pub(super) fn ttl(&self, attempt: u8) -> Duration {
         TICKS.lease(self.leases[usize::from(attempt)])
     }
 
-    /// For how long a claim in a queue is alive without a word.
+    /// How long a waiter in a queue counts as alive after the server heard from it.
     pub(super) const fn waiter_ttl(&self) -> Duration {
         TICKS.lease(self.waiter)
     }

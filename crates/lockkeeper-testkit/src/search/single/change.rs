@@ -1,4 +1,4 @@
-//! What happens to a client, as a value: what comes of it depends on the client alone, so it is computed once and remembered.
+//! Changes of a client, as values. The result depends on the client alone, so it is computed once and remembered.
 
 use lockkeeper_core::FencingToken;
 use lockkeeper_core::protocol::Answer;
@@ -9,43 +9,43 @@ use super::send::Sending;
 use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
 use crate::search::state::UnderWay;
 
-/// Something that happens to a client, at the tick in it, if that matters.
+/// A change of a client. It contains a tick if the time matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Change {
     /// This tick begins.
     Time(u8),
-    /// Those that sleep are to look.
+    /// The sleeping attempts are to look.
     Wake,
     Close(u8),
     Crash,
-    /// It has seen this token.
+    /// The client has seen this token.
     RaiseFloor(FencingToken),
-    /// To one of its attempts.
+    /// A change of one of its attempts.
     Of(u8, Event),
 }
 
-/// Something that happens to an attempt of a client, at the tick in it, if that matters.
+/// A change of an attempt. It contains a tick if the time matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     End(u8),
     OverLimit(bool),
-    /// The server tells it of a grant.
+    /// The server publishes a message about its grant.
     Published(Message, u8),
-    /// It hears of a grant by a message.
+    /// A message about its grant arrives.
     Told(Message, u8),
     /// The server executes the request that it waits for.
     Executed(Reply),
-    /// The server executes a request that it gave up.
+    /// The server executes a request that it has given up.
     Overtaken(Asked, Told, u8),
     /// The reply to the request that it waits for arrives.
     Heard(u8),
-    /// There will be no reply to the request that it waits for.
+    /// The request that it waits for gets no reply.
     Failed(Outcome, u8),
-    /// What does not matter to progress is forgotten.
+    /// Everything that does not matter to progress is forgotten.
     Calm,
 }
 
-/// A claimant sends a request of this sort at a tick.
+/// A claimant sends a request for this reason at this tick.
 pub(super) type Send = (u8, Sending, u8);
 
 impl OneName {
@@ -56,7 +56,7 @@ impl OneName {
         state
     }
 
-    /// The client, by its number, after a change.
+    /// The number of the client after a change.
     pub(super) fn changed(&mut self, client: u32, change: Change) -> u32 {
         if let Some(&changed) = self.changes.get(&(client, change)) {
             return changed;
@@ -68,7 +68,7 @@ impl OneName {
         changed
     }
 
-    /// The client with a request of that sort on its way, if it may be sent.
+    /// The client with such a request in flight, if it may be sent.
     pub(super) fn send(
         &mut self,
         client: u32,
@@ -135,7 +135,7 @@ impl Client {
 }
 
 impl Attempt {
-    /// The request that it waits for is executed, and the reply is on its way.
+    /// The request that it waits for is executed, and the reply is in flight.
     fn executed(&mut self, reply: Reply) {
         let Some(under_way) = &mut self.requests.under_way else {
             return;

@@ -1,7 +1,7 @@
-//! What an event changes in a client: an answer, a failure, its end.
+//! The effect of an event on a client: an answer, a failure, its end.
 //!
-//! A conversion is one request of two attempts of a client, of which one takes the place of the other in another mode. The new
-//! attempt sends it and hears the answer, as the engine does; the old one is told. Giving one of the two up gives up both.
+//! A conversion is one request of two attempts of a client, one of which replaces the other in another mode. As in the engine,
+//! the new attempt sends it and receives the answer, and the old one is told. Giving up one of the two gives up both.
 
 use std::ops::{Index, IndexMut};
 
@@ -14,7 +14,7 @@ use super::state::{Asked, Attempt, Client, Message, Question, Reply, Stage, Told
 use crate::kinds::Mode;
 use crate::search::state::release_needed;
 
-/// The number of a conversion, as its old claim knows it. Unlike those of all other requests.
+/// The request number of a conversion, as its old claim knows it. No other request has it.
 pub(super) const CONVERT: Request = 0;
 
 impl Index<u8> for Client {
@@ -42,7 +42,7 @@ impl Attempt {
         Some(result)
     }
 
-    /// Forgets what makes no difference from `now` on, and a claim for which nothing is left to do altogether.
+    /// Forgets what makes no difference from `now` on; drops a claim that has nothing left to do.
     pub(super) fn fold(&mut self, now: u8) {
         let Stage::Living(claim) = &mut self.stage else {
             return;
@@ -61,20 +61,20 @@ impl Attempt {
         self.fold_messages(now);
     }
 
-    /// Nothing is left to do, or to be known.
+    /// Ends the attempt, which has nothing left to do or to learn.
     fn end_all(&mut self) {
         (self.stage, self.mode, self.takes) = (Stage::Over, Mode::Write, None);
         self.over_limit = false;
         self.works_with = None;
     }
 
-    /// A message goes out to the claim.
+    /// Publishes a message to the claim.
     pub(super) fn publish(&mut self, message: Message, now: u8) {
         self.messages.insert(message);
         self.fold_messages(now);
     }
 
-    /// Forgets messages that can have no effect any more: to a claim that waits, those that are hints at best.
+    /// Forgets messages that can have no effect any more: to a waiting claim, those that are hints at best.
     fn fold_messages(&mut self, now: u8) {
         let Stage::Living(claim) = &self.stage else {
             self.messages.clear();
@@ -90,7 +90,7 @@ impl Attempt {
         });
     }
 
-    /// Whether the claim is valid; `None` if it has never been.
+    /// Whether the claim is valid; `None` if it never was.
     pub(super) fn is_valid(&self, now: u8) -> Option<bool> {
         match self.claim()?.validity(TICKS.moment(now)) {
             Validity::NotYet => None,
@@ -98,14 +98,14 @@ impl Attempt {
         }
     }
 
-    /// A message of a grant has arrived.
+    /// Handles a message about a grant.
     pub(super) fn told(&mut self, message: Message, now: u8) {
         self.change(now, |claim| {
             claim.granted_by_message(message.token, message.request, TICKS.moment(now))
         });
     }
 
-    /// A request is answered behind the release that overtook it: the claim hears of it and must not mind.
+    /// Handles the answer to a request that a release has overtaken; it must not affect the claim.
     pub(super) fn overtaken(&mut self, asked: Asked, told: Told, now: u8) {
         let releases = |asked: Asked| asked.question.verb() == Verb::Release;
         let under_way = self.requests.under_way;
@@ -119,14 +119,14 @@ impl Attempt {
         }
     }
 
-    /// The server has confirmed that the claim is gone, until this tick.
+    /// Records that the server has confirmed that the claim is gone, until this tick.
     fn confirmed(&mut self, until: u8, now: u8) {
         self.released = Some(until).filter(|until| *until >= now);
     }
 }
 
 impl Client {
-    /// The reply to the request of an attempt has arrived.
+    /// Handles the reply to the request of an attempt.
     pub(super) fn heard(&mut self, number: u8, asked: Asked, (told, until): Reply, now: u8) {
         let attempt = &mut self[number];
         attempt.requests.under_way = None;
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    /// The claim learns that there will be no answer.
+    /// Tells the claim that there will be no answer.
     pub(super) fn failed(&mut self, number: u8, asked: Asked, outcome: Outcome, now: u8) {
         let attempt = &mut self[number];
         if outcome == Outcome::Unknown {
@@ -180,14 +180,14 @@ impl Client {
         }
     }
 
-    /// The attempt that asks to take the place of this one.
+    /// The attempt that asks to replace this one.
     pub(super) fn successor(&self, old: u8) -> Option<u8> {
         let mut numbers = (0..).zip(&self.attempts);
         let taker = numbers.find(|(_, attempt)| attempt.takes == Some(old));
         taker.map(|(number, _)| number)
     }
 
-    /// The attempt releases its claim, or stops asking, and with it the other one of a conversion.
+    /// Releases the attempt's claim or stops asking, also for the other attempt of a conversion.
     pub(super) fn end(&mut self, number: u8, now: u8) {
         let other = self[number].takes.or(self.successor(number));
         for number in [Some(number), other].into_iter().flatten() {
@@ -200,7 +200,7 @@ impl Client {
         }
     }
 
-    /// The new attempt has heard this of the conversion.
+    /// Handles the answer to a conversion, which the new attempt receives.
     fn conversion_answered(
         &mut self,
         new: u8,
@@ -228,7 +228,7 @@ impl Client {
         }
     }
 
-    /// There will be no answer to the conversion. The engine sends another unless the server refused it.
+    /// Handles a conversion without an answer. The engine sends another unless the server refused it.
     fn conversion_failed(&mut self, new: u8, old: u8, outcome: Outcome, now: u8) {
         self[old].change(now, |claim| claim.failed(CONVERT, outcome));
         if outcome == Outcome::Refused {
@@ -238,8 +238,8 @@ impl Client {
         }
     }
 
-    /// The client is closed: what it held is lost to it and left to expire, what it asked for is given up, and it begins
-    /// nothing more. Releases still go out.
+    /// Closes the client: it loses what it held and lets it expire, gives up what it asked for, and begins nothing more.
+    /// Releases still go out.
     pub(super) fn close(&mut self, now: u8) {
         for attempt in &mut self.attempts {
             attempt.sleeps = false;
@@ -254,7 +254,7 @@ impl Client {
         }
     }
 
-    /// The client's process dies: it has forgotten everything, and what was on its way may yet be executed.
+    /// The client's process dies: it forgets everything, and requests in flight may still be executed.
     pub(super) fn crash(&mut self) {
         self.floor = 0;
         for attempt in &mut self.attempts {

@@ -1,4 +1,4 @@
-//! What must hold of claims in every state, and at every run of a script.
+//! The rules about claims, for every state and every run of a script.
 
 use anyhow::Result;
 use lockkeeper_core::claim::Validity;
@@ -12,7 +12,7 @@ use crate::search::explore::Judgement;
 use crate::search::rule::{Rule, Violation};
 
 impl OneName {
-    /// What does not hold in this state, progress apart. An overlap comes first, for it is the worst.
+    /// The rule that this state breaks, if any, apart from progress. An overlap comes first because it is the worst.
     pub(super) fn judge_claims(&mut self, state: State) -> Result<Judgement> {
         let now = TICKS.moment(state.tick);
         let standing = self.runs.standing(state.server, state.tick)?;
@@ -36,7 +36,7 @@ impl OneName {
             {
                 let mode = attempt.mode;
                 valid.push((Holder { claimant, mode }, token));
-                // As long as it is being converted its place may be the other's already.
+                // During a conversion the other claim may already have its place.
                 let taker = client.successor(claimant.attempt);
                 let taker = taker.map(|attempt| Claimant {
                     attempt,
@@ -74,8 +74,8 @@ impl OneName {
         })
     }
 
-    /// The rule that an answer breaks, other than that of an acquire that may create: only those create. `state` is the one
-    /// before it.
+    /// The rule that an answer breaks by creating a hold: only an acquire that may create does so. `state` is the one before
+    /// it.
     pub(super) fn judge_revival(
         &mut self,
         state: State,
@@ -114,7 +114,7 @@ impl OneName {
         Ok((!there).then(|| Rule::Revived.broken(claimant)))
     }
 
-    /// A renewal is told that its claim is gone, and the server has it. `state` is the one before it.
+    /// A renewal is told that its claim is gone although the server has it. `state` is the one before it.
     pub(super) fn judge_end(
         &mut self,
         state: State,
@@ -131,8 +131,8 @@ impl OneName {
         Ok(stands.then(|| Rule::WrongAnswer.broken(claimant)))
     }
 
-    /// What must hold of results: only a claim that holds stores one, with the token of the last grant; nobody is granted the work again while there
-    /// is one; and every answer about them is true. `state` is the one before the run.
+    /// The rules about results: only a claim that holds stores one, with the token of the last grant; the work is not granted
+    /// again while there is one; and every answer about them is true. `state` is the one before the run.
     pub(super) fn judge_record(
         &mut self,
         state: State,
@@ -177,7 +177,7 @@ impl OneName {
         Ok(rule.map(|rule| rule.broken(claimant)))
     }
 
-    /// A waiter sleeps on although this run of a release has made the name free. `state` is the one before it.
+    /// A waiter sleeps on although this release has made the name free. `state` is the one before it.
     pub(super) fn judge_wake(&mut self, state: State, run: &Run) -> Result<Option<Violation>> {
         let sleeps = |it: &Claimant| self.client(state, it.client)[it.attempt].sleeps;
         let Some(sleeper) = self.claimants().find(sleeps) else {
@@ -189,7 +189,7 @@ impl OneName {
         Ok(freed.then(|| Rule::NotWoken.broken(sleeper)))
     }
 
-    /// A claim that asks to go on is not told that it is gone when another claim of its own client has its place.
+    /// A claim that asks to continue must not be told that it is gone when another claim of its own client has its place.
     pub(super) fn lost_to_itself(
         &self,
         client: &Client,
@@ -210,7 +210,7 @@ impl OneName {
         Some(Rule::LostToItself.broken(claimant))
     }
 
-    /// The claims that ask and would be served one day, in order.
+    /// The claims that ask and must be served eventually, in order.
     pub(super) fn waiters(&self, state: State) -> impl Iterator<Item = Claimant> {
         let now = TICKS.moment(state.tick);
         self.claimants().filter(move |claimant| {
@@ -247,7 +247,7 @@ mod tests {
         let beginning = model.beginning();
         let mut state = beginning;
         state.clients[0] = model.clients.number(client);
-        // The server has nothing of the claim; that is judged last.
+        // The server has nothing of the claim; that is checked last.
         for (last, grantee, expected) in [
             (5, claimant(0), Rule::ValidTooLong),
             (6, claimant(0), Rule::ValidTooLong),

@@ -1,4 +1,5 @@
-//! What must hold of what leaders proclaim: it is known with the claim that leads and with no other, and a proclamation changes nothing else.
+//! The rules about what leaders proclaim: the value belongs to the leading claim and no other, and proclaiming changes nothing
+//! else.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
 
 impl OneName {
-    /// Whoever was granted proclaims at any moment from then on, as often as it likes: also late, and after its end.
+    /// Adds proclamations: a granted claim proclaims at any later moment, any number of times, also late and after its end.
     pub(super) fn proclamations(
         &mut self,
         state: State,
@@ -76,7 +77,7 @@ impl OneName {
         Ok((!is_same || !is_known).then(|| Rule::WrongLeader.broken(claimant)))
     }
 
-    /// Who leads is who holds, and is known by nothing or by what it has proclaimed.
+    /// The leader is the holder, and its value is empty or what it has proclaimed.
     pub(super) fn judge_leader(&self, standing: &Standing) -> Option<Violation> {
         if !self.kind.proclaims() {
             return None;

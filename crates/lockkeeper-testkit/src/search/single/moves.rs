@@ -1,14 +1,14 @@
-//! What can happen next: every step that a state allows.
+//! The next steps: every step that a state allows.
 //!
-//! A request goes well or is in trouble. One that goes well is sent, executed and answered in one step. One in trouble takes a
-//! fault, and then anything can become of it: it is executed at once, later or never, its answer is heard, late or never,
-//! it is given up, refused, not sent; and once it is given up it may be executed whenever and as often as it likes. Nothing
-//! is lost by taking a request that goes well as one step: between its parts only others could act, and they cannot tell
-//! when within the tick it was sent, nor does it help them that an answer is heard later than it could be.
+//! A request goes well or is in trouble. A request that goes well is sent, executed and answered in one step. A request in
+//! trouble uses up a fault, and then anything can happen: it is executed at once, later or never; its answer arrives, late or
+//! never; it is given up, refused or not sent. Once given up, it may be executed at any time, any number of times. Treating a
+//! request that goes well as one step loses nothing: only others could act between its parts, and they cannot tell when within
+//! the tick it was sent, nor does a late answer help them.
 //!
-//! The steps may do more than the engine does, never less: a waiter may poll, a holder may renew and anybody may let go
-//! at any moment, and requests overtake one another. What they may *not* do is decided by the engine's own
-//! [`Claim`](lockkeeper_core::claim::Claim).
+//! The steps allow more than the engine does, never less: a waiter may poll, a holder may renew and any claim may end at any
+//! moment, and requests overtake one another. The engine's own [`Claim`](lockkeeper_core::claim::Claim) decides what they may
+//! *not* do.
 
 use anyhow::Result;
 use lockkeeper_core::FencingToken;
@@ -27,7 +27,7 @@ use crate::search::rule::{Rule, Violation};
 use crate::search::state::UnderWay;
 
 impl OneName {
-    /// What can happen to one attempt, or by it.
+    /// Adds everything that one attempt can do or that can happen to it.
     pub(super) fn moves_of(
         &mut self,
         state: State,
@@ -69,7 +69,7 @@ impl OneName {
         self.of_its_own(state, &client, claimant, moves)
     }
 
-    /// What can become of a request in trouble.
+    /// Adds the fates of a request in trouble.
     fn under_way(
         &mut self,
         state: State,
@@ -106,7 +106,7 @@ impl OneName {
         Ok(())
     }
 
-    /// What a client can do by itself for one of its attempts.
+    /// Adds what a client can do for one of its attempts without outside cause.
     fn of_its_own(
         &mut self,
         state: State,
@@ -137,7 +137,7 @@ impl OneName {
         if lives {
             let ended = self.changed(sender, Change::Of(number, Event::End(now)));
             let release = self.send(ended, number, Sending::Release, now);
-            // The release goes out at once. A later one is a hold until then, unless an answer comes between.
+            // The release goes out at once. A later release equals a longer hold, unless an answer comes in between.
             if release.is_none() || attempt.requests.under_way.is_some() {
                 let mut next = state;
                 next.clients[place] = ended;
@@ -171,7 +171,7 @@ impl OneName {
         Ok(())
     }
 
-    /// What ends a client, and what a server can lose.
+    /// Adds the ways for a client to end, and for a server to lose data.
     pub(super) fn endings(&mut self, state: State, moves: &mut Moves<State>) -> Result<()> {
         if state.endings == self.bounds.endings {
             return Ok(());
@@ -212,7 +212,7 @@ impl OneName {
         Ok(())
     }
 
-    /// Somebody has set the limit of a semaphore.
+    /// Sets the limit of a semaphore.
     fn limit_was_set(
         &mut self,
         mut state: State,
@@ -227,7 +227,7 @@ impl OneName {
         Ok((self.publish(state, run), broken))
     }
 
-    /// The server executes one request; `late` if it was given up.
+    /// Executes one request on the server; `late` if it was given up.
     pub(super) fn execute(
         &mut self,
         state: State,
@@ -242,7 +242,7 @@ impl OneName {
         Ok((run, next, broken))
     }
 
-    /// Runs a script, and puts its reply on the way.
+    /// Runs a script and sends its reply.
     fn run(
         &mut self,
         state: &mut State,
@@ -268,7 +268,7 @@ impl OneName {
         broken = broken.or(self.judge_messages(state, &after, &run)?);
         if let Told::Answer(Answer::Granted(token)) = run.told {
             let converts = matches!(asked.question, Question::Convert { .. });
-            // Of permits every grant has a token of its own, and what a message has told of is judged.
+            // Every grant of permits has a token of its own, and those that messages announce are checked.
             let known = match self.kind.has_permits() {
                 true => *state,
                 false => before,
@@ -295,7 +295,7 @@ impl OneName {
         }
         broken = broken.or(self.judge_queue(*state, claimant, asked, &run)?);
         if self.runs.standing(before.server, state.tick)?.is_free() && !after.is_free() {
-            // What the others were told to wait for has ended by itself: they poll when its time is over.
+            // What the other claims were told to wait for has ended by itself: they poll when that time is over.
             for number in 0..self.bounds.clients {
                 *state = self.change(*state, number, Change::Wake);
             }
@@ -309,7 +309,7 @@ impl OneName {
             return Ok((run, broken));
         }
         let mut told = run.told;
-        // For how long, and how many are in front, makes no difference to the claim: all such answers are one.
+        // The claim does not care how long, or how many are in front: all such answers are equal.
         match &mut told {
             Told::Answer(Answer::Busy(left)) => *left = None,
             Told::Answer(Answer::Waiting { place, left }) => (*place, *left) = (1, None),
@@ -320,7 +320,7 @@ impl OneName {
         Ok((run, broken))
     }
 
-    /// Notes the grants that a run has told clients of by messages.
+    /// Checks and records the grants that a run has announced by messages.
     fn judge_messages(
         &mut self,
         state: &mut State,
@@ -341,7 +341,7 @@ impl OneName {
         Ok(broken)
     }
 
-    /// The reply has arrived at its client.
+    /// Delivers the reply to its client.
     fn hears(
         &mut self,
         client: &mut u32,
@@ -370,22 +370,22 @@ impl OneName {
         self.publish(state, run)
     }
 
-    /// The messages of a run go out.
+    /// Publishes the messages of a run.
     fn publish(&mut self, mut state: State, run: &Run) -> State {
         for &(grantee, message) in &*run.grants {
             let published = Event::Published(message, state.tick);
             let published = Change::Of(grantee.attempt, published);
             state = self.change(state, grantee.client, published);
         }
-        // Messages to look may arrive late or never: a waiter may poll at any moment anyhow.
+        // Notifications need not arrive late or never: a waiter may poll at any moment anyway.
         for number in (0..self.bounds.clients).filter(|_| run.woke) {
             state = self.change(state, number, Change::Wake);
         }
         state
     }
 
-    /// Until when nothing of a claim may be on the server after this release: as long as its tombstone lives, or for ever if
-    /// no acquire of it is unanswered.
+    /// Until when the server must have nothing of a claim after this release: while its tombstone lives, or for ever if no
+    /// acquire of it is unanswered.
     fn released_until(&self, claimant: Claimant, asked: Asked, tick: u8) -> u8 {
         match asked.question {
             Question::Release { overtakes: true }
@@ -397,7 +397,7 @@ impl OneName {
         }
     }
 
-    /// Time moves on, for the server and the clients alike.
+    /// Advances time, for the server and the clients alike.
     pub(super) fn tick(&mut self, mut state: State) -> State {
         state.tick += 1;
         let now = state.tick;

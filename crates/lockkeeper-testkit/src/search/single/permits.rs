@@ -1,5 +1,5 @@
-//! What must hold of permits: at every grant those held on the server are no more than the limit that stands. Which limit that is
-//! follows from what was asked, not from what the server has written down.
+//! The rule about permits: at every grant, the permits held on the server do not exceed the limit in force. That limit is
+//! derived from the requests, not from the server's data.
 
 use anyhow::Result;
 
@@ -18,8 +18,8 @@ impl OneName {
         held.map(|it| it.mode.permits()).sum()
     }
 
-    /// The limit that stands in a run which sets it, or by which a claim asks, and the rule that the run breaks. `state` is the one
-    /// before it, and knows the limit afterwards.
+    /// The limit in force after a run that sets it or in which a claim states one, and the rule that the run breaks. `state`
+    /// is the one before it, and has the new limit afterwards.
     pub(super) fn judge_permits(
         &mut self,
         state: &mut State,
@@ -28,7 +28,7 @@ impl OneName {
         asks: Option<(Claimant, Mode)>,
     ) -> Result<(Option<u8>, Option<Violation>)> {
         let before = self.runs.standing(state.server, state.tick)?;
-        // Where nobody was it is that of whoever comes.
+        // If no claim holds or waits, the limit is the one that the next claim states.
         let stood = state.limit.filter(|_| before.has_limit);
         let said = asks.and_then(|(_, mode)| mode.limit());
         let limit = set.or(stood).or(said);
@@ -54,7 +54,7 @@ impl OneName {
         Ok((limit, too_many.then(|| Rule::Overlap.broken(by()))))
     }
 
-    /// Whether a claim lost its place by a run because it asks for more than this limit. `state` is the one before.
+    /// Whether a run takes a claim's place because it asks for more than this limit. `state` is the one before.
     pub(super) fn is_over_limit(
         &mut self,
         state: State,

@@ -1,8 +1,8 @@
-//! Progress: from every state, once nothing goes wrong any more, every waiter is served.
+//! Progress: once nothing goes wrong any more, every waiter is served, from every state.
 //!
-//! One run is followed from each state, not all of them: first everything that was on its way is executed, in doubt or not,
-//! and answered; then holders let go, waiters ask again and again, and time passes. A claim that still waits after every
-//! lease there can be has ended is never served.
+//! From each state only one run is followed: first everything in flight or in doubt is executed and answered; then holders
+//! release, waiters ask again and again, and time passes. A claim that still waits after every possible lease has ended is
+//! never served.
 
 use anyhow::Result;
 use lockkeeper_core::claim::Validity;
@@ -16,11 +16,11 @@ use crate::search::explore::Model as _;
 use crate::search::rule::{Rule, Violation};
 use crate::search::state::UnderWay;
 
-/// A client that is served lets go, and releases: at most so many requests of one attempt within a tick.
+/// How many requests an attempt may need within a tick to be served and release.
 const REQUESTS: usize = 8;
 
 impl OneName {
-    /// A waiter that is never served from here.
+    /// Finds a waiter that is never served from here.
     pub(super) fn judge_progress(&mut self, state: State) -> Result<Option<Violation>> {
         let queues = self.kind.waits_in_a_queue;
         if !queues && self.waiters(state).next().is_none() {
@@ -52,18 +52,18 @@ impl OneName {
         Ok(waiter.map(|waiter| Rule::NotServed.broken(waiter)))
     }
 
-    /// After so many ticks every lease has ended that was not renewed, and every grant to a waiter that has died.
+    /// The number of ticks after which every unrenewed lease has ended, and every grant to a dead waiter.
     fn patience(&self) -> u8 {
         let leases = 2 * self.bounds.longest() + 1;
         if self.kind.waits_in_a_queue {
-            // Each of them may have a grace, and then be granted.
+            // Each of them may have a grace and then be granted.
             leases + 3 * self.bounds.waiter * self.bounds.clients * self.bounds.attempts()
         } else {
             leases
         }
     }
 
-    /// Executes what is in doubt, and forgets what does not matter to progress. All messages are lost.
+    /// Executes everything in doubt and forgets what does not matter to progress. All messages are lost.
     fn calm(&mut self, mut state: State) -> Result<State> {
         for claimant in self.claimants() {
             let in_doubt = self.client(state, claimant.client)[claimant.attempt]
@@ -85,7 +85,7 @@ impl OneName {
         Ok(state)
     }
 
-    /// Does for one attempt what a client does that lets go as soon as it holds.
+    /// Does for one attempt what a client does that releases as soon as it holds.
     fn proceed(&mut self, mut state: State, claimant: Claimant) -> Result<State> {
         let (number, now) = (claimant.attempt, TICKS.moment(state.tick));
         let place = usize::from(claimant.client);
@@ -120,7 +120,7 @@ impl OneName {
                     .find_map(|it| self.send(state.clients[place], number, it, state.tick));
             }
             if sent.is_none() {
-                // It lets go, or converts and can do so no more.
+                // It releases, or wants to convert and cannot any more.
                 let end = Change::Of(number, Event::End(state.tick));
                 state = self.change(state, claimant.client, end);
                 sent = self.send(state.clients[place], number, Sending::Release, state.tick);

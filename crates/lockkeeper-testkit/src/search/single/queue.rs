@@ -1,4 +1,4 @@
-//! What must hold of a queue at every run of a script: its order, and that a claim that is granted is told.
+//! The rules about a queue, for every run of a script: its order, and that a granted claim is notified.
 
 use anyhow::Result;
 use lockkeeper_core::claim::{Claim, Validity};
@@ -11,7 +11,7 @@ use crate::kinds::Claimant;
 use crate::search::rule::{Rule, Violation};
 
 impl OneName {
-    /// The rule of a queue that this run of a script breaks. `state` is the one before it.
+    /// The queue rule that this run of a script breaks. `state` is the one before it.
     pub(super) fn judge_queue(
         &mut self,
         state: State,
@@ -22,8 +22,8 @@ impl OneName {
         if !self.kind.waits_in_a_queue || run.server == state.server {
             return Ok(None);
         }
-        // An acquire, a heartbeat, a release and a conversion that is granted give a free name to the next waiter. An acquire of a claim
-        // that is gone need not.
+        // An acquire, a heartbeat, a release and a granted conversion give a free name to the next waiter. An acquire of a
+        // claim that is gone need not.
         let advances = match asked.question {
             Question::Acquire => run.told != Told::Answer(Answer::Gone),
             Question::Heartbeat | Question::Release { .. } => true,
@@ -34,7 +34,7 @@ impl OneName {
         self.judge_turns(state, Some((claimant, converts)), advances, run)
     }
 
-    /// The same of a run by which this claim asks, perhaps to convert, and which must advance the queue, or not.
+    /// The same for a run in which a claim asks, perhaps to convert; `advances` says whether the run must advance the queue.
     pub(super) fn judge_turns(
         &mut self,
         state: State,
@@ -54,8 +54,8 @@ impl OneName {
             }))
     }
 
-    /// Nobody gets past a claim that stays in the queue, but by joining its owner's, or converting. One that was not heard
-    /// lately may have died, and stand up again at the end.
+    /// No claim may pass one that stays in the queue, except by joining its owner's claims or by converting. A claim that the
+    /// server has not heard from lately may count as dead and go back to the end of the queue.
     fn passed_over(
         &self,
         state: State,
@@ -68,14 +68,14 @@ impl OneName {
         let stays = |it: &Claimant| !is_asking(*it) || self.was_heard_lately(state, *it);
         for other in self.claimants() {
             let (stood, stands) = (before[other], after[other]);
-            // One that converts has held already.
+            // A converting claim held before.
             let granted = stood.left.is_none() && stands.left.is_some();
             let granted = granted && !converts(other);
             for passed in self.claimants().filter(|it| *it != other).filter(stays) {
                 let (Some(was), Some(is)) = (before[passed].queued, after[passed].queued) else {
                     continue;
                 };
-                // It may join one that held before the run, or stood in front.
+                // It may join a claim that held before the run or was further in front.
                 let is_ahead = |it| {
                     let Stands { left, queued, .. } = before[it];
                     left.is_some() || queued.is_some_and(|place| place < was)
@@ -92,7 +92,7 @@ impl OneName {
         None
     }
 
-    /// Whether another claim of its owner holds with this one, of which the condition is true.
+    /// Whether another claim of the same owner, for which the condition is true, holds together with this one.
     pub(super) fn joins_one_that(
         &self,
         claimant: Claimant,
@@ -104,8 +104,8 @@ impl OneName {
             .any(|other| joined(other) && condition(other))
     }
 
-    /// Whether the claim waits and the server has heard of it so lately that it is alive. It may hold without knowing, and then
-    /// is so for a lease at least.
+    /// Whether the claim waits and the server heard from it so recently that it counts as alive. It may hold without knowing,
+    /// and then counts as alive for at least a lease.
     pub(super) fn was_heard_lately(&self, state: State, claimant: Claimant) -> bool {
         let now = TICKS.moment(state.tick);
         let client = self.client(state, claimant.client);
@@ -117,7 +117,7 @@ impl OneName {
         heard.is_some_and(|heard| heard.after(alive) >= now)
     }
 
-    /// A claim that is granted by another's request is told of it, and holds for a waiter's ttl at most.
+    /// A claim that another's request grants is notified, and holds for at most a waiter's ttl.
     fn granted_unasked(
         &self,
         before: &Standing,
@@ -139,7 +139,7 @@ impl OneName {
         None
     }
 
-    /// Somebody is next whom nobody is in the way of, or who asks for more than the limit that stands.
+    /// A claim is next although no other is in its way, or although it asks for more than the limit.
     fn not_advanced(&self, after: &Standing, limit: Option<u8>) -> Option<Violation> {
         let held = self.permits_held(after);
         let is_next = |claimant: &Claimant| {

@@ -1,4 +1,4 @@
-//! What the server makes of requests: the number of its state, each run of a script remembered.
+//! The effect of requests on the server: the number of its state after each script, every run remembered.
 
 use std::ops::Index;
 use std::rc::Rc;
@@ -21,39 +21,39 @@ use crate::mutants::Patch;
 use crate::search::server::Server;
 use crate::search::state::{TAIL, owner};
 
-/// For how long results are kept: for less than a tombstone, so that it shows what that is for.
+/// How long results are kept: shorter than a tombstone, so that a missing tombstone shows.
 const KEEP_FOR: Duration = TICKS.lease(1);
 
-/// What one run of a script changed.
+/// The effect of one run of a script.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) server: u32,
     pub(super) told: Told,
-    /// Whether it told the waiters to look.
+    /// Whether it notified the waiters.
     pub(super) woke: bool,
-    /// Whom it told of a grant.
+    /// The claims whose grants it announced by messages.
     pub(super) grants: Rc<[(Claimant, Message)]>,
 }
 
-/// What the server has of a claim.
+/// The server's state of a claim.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stands {
-    /// For how long it holds.
+    /// How long it still holds.
     pub(super) left: Option<Duration>,
     /// Its place in the queue, counted from one.
     pub(super) queued: Option<u64>,
-    /// How it holds or waits.
+    /// Its mode.
     pub(super) mode: Mode,
 }
 
-/// What the server has of all claims.
+/// The server's state of all claims.
 #[derive(Debug)]
 pub(super) struct Standing {
-    /// Whether the server says of a semaphore that somebody holds or waits, so that its limit stands.
+    /// Whether a semaphore's limit is in force because a claim holds or waits, according to the server.
     pub(super) has_limit: bool,
-    /// The result of work that is done once: whose it is, and with which token it was done.
+    /// The result of work that is done once: its claim, and the token of the work.
     pub(super) record: Option<(String, FencingToken)>,
-    /// Who leads an election, and by what it is known.
+    /// The leader of an election and its value.
     pub(super) leader: Option<(String, String)>,
     attempts: u8,
     claims: Vec<Stands>,
@@ -68,12 +68,12 @@ impl Index<Claimant> for Standing {
 }
 
 impl Standing {
-    /// Whether nobody holds.
+    /// Whether no claim holds.
     pub(super) fn is_free(&self) -> bool {
         self.claims.iter().all(|claim| claim.left.is_none())
     }
 
-    /// Whether a claim holds that excludes all of other owners.
+    /// Whether a claim holds that excludes all other owners.
     pub(super) fn is_exclusive(&self) -> bool {
         let excludes = |claim: &Stands| claim.left.is_some() && !claim.mode.reads();
         self.claims.iter().any(excludes)
@@ -85,7 +85,7 @@ pub(super) struct Runs {
     kind: KindModel,
     bounds: Bounds,
     protocols: Vec<(Mode, Arc<dyn Protocol>)>,
-    /// One client more than there are has claims: a late comer.
+    /// Includes the claims of one extra client, the latecomer.
     claims: FxHashMap<Claimant, ClaimId>,
     server: Server,
     runs: FxHashMap<(u32, u8, Claimant, Asked), Run>,
@@ -93,12 +93,12 @@ pub(super) struct Runs {
     proclamations: FxHashMap<(u32, u8, Claimant, FencingToken), Run>,
     standings: FxHashMap<(u32, u8), Rc<Standing>>,
     renamed: FxHashMap<(u32, [u8; MOST_CLIENTS]), u32>,
-    /// States in which nobody wants the name any more and what remains of it is in nobody's way.
+    /// States that leave nothing in the way once no client wants the name any more.
     tidy: FxHashSet<(u32, u8)>,
 }
 
 impl Runs {
-    /// With a server without keys: its state is number zero.
+    /// Creates a server without keys; its state is number zero.
     pub(super) fn new(kind: KindModel, bounds: &Bounds, patch: Option<&Patch>) -> Result<Self> {
         let mut server = Server::new(TICKS, 0, patch)?;
         let name = Name::new("", "n")?;
@@ -168,7 +168,7 @@ impl Runs {
         Ok(run)
     }
 
-    /// Somebody says that there are so many permits of a semaphore from now on.
+    /// Sets the limit of a semaphore.
     pub(super) fn set_limit(&mut self, server: u32, tick: u8, limit: u8) -> Result<Run> {
         let key = (server, tick, limit);
         if let Some(run) = self.limits.get(&key) {
@@ -181,7 +181,7 @@ impl Runs {
         Ok(run)
     }
 
-    /// The claim proclaims its own id in the term of this token, as the engine does once it is granted.
+    /// Proclaims the claim's own id in the term of this token, as the engine does after a grant.
     pub(super) fn proclaim(
         &mut self,
         server: u32,
@@ -193,7 +193,7 @@ impl Runs {
         if let Some(run) = self.proclamations.get(&key) {
             return Ok(run.clone());
         }
-        // The first value of a leader, and a later one of a claim that leads no more.
+        // The first value of a leader, or a later one of a claim that leads no more.
         let number = match self.standing(server, tick)?[claimant].left {
             Some(_) => "1",
             None => "2",
@@ -202,7 +202,7 @@ impl Runs {
         let ask = RequestContext::new(claim, ttl, 0, Some(token));
         let call = self.protocol(self.kind.largest()).proclamation(ask);
         let mut call = call.context("a kind that proclaims nothing")?;
-        // The first argument is the request, which the engine adds.
+        // The first argument is the request number, which the engine adds.
         let args = call.script.args.iter().skip(1).zip(call.args.iter());
         call.args = Texts::of(args.map(|(name, arg)| match *name {
             "number" => number,
@@ -216,7 +216,7 @@ impl Runs {
         Ok(run)
     }
 
-    /// Who leads, and by what it is known, of a kind whose holders proclaim.
+    /// The leader and its value, for a kind whose holders proclaim.
     fn leader(&self) -> Result<Option<(String, String)>> {
         if !self.kind.proclaims() {
             return Ok(None);
@@ -227,7 +227,7 @@ impl Runs {
         Ok(text(1).zip(text(6)))
     }
 
-    /// Whether the server says that a limit stands, after setting one.
+    /// Whether a limit is in force according to the server, after setting one.
     fn ask_limit(&self, limit: Option<u8>) -> Result<bool> {
         let protocol = self.protocol(self.kind.largest());
         let limited = protocol.limited().context("a kind without a limit")?;
@@ -236,7 +236,7 @@ impl Runs {
         Ok(reply.status() != Status::Free)
     }
 
-    /// What the run of a script that was told this has changed.
+    /// Collects what a script has changed, given its answer.
     fn came_of(&mut self, told: Told) -> Run {
         let (mut woke, mut grants) = (false, Vec::new());
         let foreign = self.protocols[0].1.foreign();
@@ -311,19 +311,19 @@ impl Runs {
         self.server.later(server, tick)
     }
 
-    /// Which claims hold and which wait on the server, as its own scripts tell.
+    /// The claims that hold or wait on the server, according to its own scripts.
     pub(super) fn standing(&mut self, server: u32, tick: u8) -> Result<Rc<Standing>> {
         if let Some(standing) = self.standings.get(&(server, tick)) {
             return Ok(Rc::clone(standing));
         }
-        // Questions change nothing.
+        // The state is restored first, so these queries change nothing.
         self.server.restore(server, tick);
         let attempts = self.bounds.attempts();
         let all = claimants(self.bounds.clients, attempts);
         let claims = all.map(|claimant| self.stands(self.claim(claimant)));
         let claims = claims.collect::<Result<_>>()?;
         let has_limit = self.kind.has_permits() && self.ask_limit(None)?;
-        // It may have let waiters in, and told them.
+        // The queries may have granted waiters and notified them.
         self.server.messages().for_each(drop);
         let record = self.record()?;
         let standing = Rc::new(Standing {
@@ -337,7 +337,7 @@ impl Runs {
         Ok(standing)
     }
 
-    /// The result that is stored, of a kind that stores any.
+    /// The stored result, for a kind that stores any.
     fn record(&self) -> Result<Option<(String, FencingToken)>> {
         let protocol = self.protocol(self.kind.largest());
         let Some(recorded) = protocol.recorded() else {
@@ -368,7 +368,7 @@ impl Runs {
         self.protocols[0].1.name()
     }
 
-    /// The place of a claim in the queue, if there is one.
+    /// The place of a claim in the queue, if it has one.
     fn queued(&self, protocol: &dyn Protocol, claim: &ClaimId) -> Result<Option<u64>> {
         let Some(queue) = protocol.queue() else {
             return Ok(None);
@@ -380,8 +380,8 @@ impl Runs {
         Ok((place > 0).then_some(place))
     }
 
-    /// Whether a late comer, who comes when nobody wants the name any more, is granted it within so many ticks, and nothing of
-    /// the name remains behind its release but the last token and tombstones.
+    /// Whether a latecomer, when no client wants the name any more, is granted it within `patience` ticks, and after its
+    /// release only the last token and tombstones remain.
     pub(super) fn is_tidy(&mut self, mut server: u32, mut tick: u8, patience: u8) -> Result<bool> {
         let key = (server, tick);
         if self.tidy.contains(&key) {
@@ -407,7 +407,7 @@ impl Runs {
                 let release = ask(Question::Release { overtakes: false });
                 server = self.run(server, tick, claimant, release)?.server;
                 if self.kind.has_modes() {
-                    // What the readers had in common lives as long as the longest lease that any of them asked for.
+                    // The readers' shared data lives as long as the longest lease that any of them asked for.
                     tick += self.bounds.longest();
                     server = self.server.later(server, tick);
                 }
@@ -415,7 +415,7 @@ impl Runs {
                 if tidy {
                     self.tidy.insert(key);
                 }
-                // Where the limit was raised the late comer holds beside others, which end later.
+                // After the limit was raised, the latecomer may hold beside others that end later.
                 if tidy || !self.bounds.sets_limit {
                     return Ok(tidy);
                 }
@@ -437,7 +437,7 @@ impl Runs {
             .any(|key| *key != counter && !tombstones.contains(key))
     }
 
-    /// The state with the clients renamed: what was client `i` is client `names[i]`.
+    /// The state with the clients renamed: client `i` becomes client `names[i]`.
     pub(super) fn renamed(&mut self, server: u32, names: [u8; MOST_CLIENTS]) -> u32 {
         if let Some(renamed) = self.renamed.get(&(server, names)) {
             return *renamed;
@@ -448,7 +448,7 @@ impl Runs {
     }
 }
 
-/// Gives the clients in `text` other names.
+/// Renames the clients in `text`.
 fn rename(text: &[u8], names: [u8; MOST_CLIENTS]) -> Vec<u8> {
     let mut renamed = text.to_vec();
     for at in 1..text.len() {

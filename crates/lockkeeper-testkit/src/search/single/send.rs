@@ -1,4 +1,4 @@
-//! What a client may send for an attempt: the engine's own claim decides.
+//! The requests that a client may send for an attempt, as the engine's own claim decides.
 
 use lockkeeper_core::claim::{Claim, Validity};
 use lockkeeper_core::protocol::Verb;
@@ -13,18 +13,18 @@ use crate::search::state::{MARGIN, release_needed};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Sending {
     First(Mode),
-    /// It asks to take the place of another attempt.
+    /// It asks to replace another attempt.
     Takes(u8),
     Again,
     Heartbeat,
     Renewal,
     Release,
-    /// A release, with which validity ends.
+    /// The first release, which ends validity.
     LetsGo,
 }
 
 impl OneName {
-    /// The client with a request of that sort on its way, if it may be sent.
+    /// The client with such a request in flight, if it may be sent.
     pub(super) fn sent(
         &self,
         client: &Client,
@@ -53,7 +53,7 @@ impl OneName {
                 conversion(&mut changed, number, old, now)?
             }
             takes => {
-                // A release gives a conversion up.
+                // A release gives up a conversion.
                 let converting = takes.is_some() || client.successor(number).is_some();
                 if converting && sending == Sending::Release {
                     changed.end(number, now);
@@ -63,15 +63,15 @@ impl OneName {
             }
         };
         let attempt = &mut changed[number];
-        // Behind a release, whatever was on its way is waited for no longer; its answer would change nothing.
+        // After a release the client waits for no earlier request; its answer would change nothing.
         attempt.requests.give_up();
         attempt.requests.send(asked);
         attempt.sleeps = false;
         Some((asked, changed))
     }
 
-    /// Whether a client may begin this attempt: it begins them in order, and the next before the last has ended only if
-    /// they can hold together.
+    /// Whether a client may begin this attempt. It begins them in order, and begins one before the last has ended only if both
+    /// can hold together.
     fn may_begin(&self, client: &Client, number: u8, now: u8) -> bool {
         let ended = |attempt: &Attempt| match &attempt.stage {
             Stage::Unborn => false,
@@ -86,7 +86,7 @@ impl OneName {
             && client.attempts[..number.into()].iter().all(ended)
     }
 
-    /// Whether an attempt may begin by taking the place of the one at `old`. Of a conversion both claims have the same terms.
+    /// Whether an attempt may begin by replacing the one at `old`. Both claims of a conversion have the same terms.
     fn may_take(&self, client: &Client, number: u8, old: u8) -> bool {
         let unborn = |number: u8| matches!(client[number].stage, Stage::Unborn);
         self.kind.converts()
@@ -96,7 +96,7 @@ impl OneName {
             && client.successor(old).is_none()
     }
 
-    /// The attempt begins with a new claim. Claims are told apart by their attempts, so all have the name of one.
+    /// Begins the attempt with a new claim. Attempts already distinguish claims, so all have the same id.
     fn bear(&self, attempt: &mut Attempt, number: u8, mode: Mode) {
         let (client, first) = (0, 0);
         let id = self.runs.claim(Claimant {
@@ -112,7 +112,7 @@ impl OneName {
         attempt.mode = mode;
     }
 
-    /// What an attempt that lives asks, if it may.
+    /// The request of a living attempt, if it may send one.
     fn asks(&self, attempt: &mut Attempt, floor: u64, sending: Sending, now: u8) -> Option<Asked> {
         let mode = attempt.mode;
         let Stage::Living(claim) = &mut attempt.stage else {
@@ -133,7 +133,7 @@ impl OneName {
             _ => return None,
         };
         let token = match question {
-            // What it stores has the token that the work was done with.
+            // A result is stored with the token of the work.
             Question::Release { .. } => attempt.works_with,
             _ => claim.token(),
         };
@@ -151,7 +151,7 @@ impl OneName {
     }
 }
 
-/// Sends a conversion for an attempt that lives: what it asks for, if its old claim may be converted.
+/// Sends a conversion for a living attempt, if its old claim may be converted.
 fn conversion(client: &mut Client, new: u8, old: u8, now: u8) -> Option<Asked> {
     let moment = TICKS.moment(now);
     let keeps_valid = client[old].mode.reads();

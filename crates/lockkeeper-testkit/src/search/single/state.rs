@@ -9,16 +9,15 @@ use super::MOST_CLIENTS;
 use crate::kinds::{Claimant, Mode};
 use crate::search::state::{Requests, Sorted};
 
-/// Everything there is at one moment. Server and clients are numbers of an
-/// [`Interned`](crate::search::state::Interned).
+/// The whole state at one moment. Server and clients are numbers of an [`Interned`](crate::search::state::Interned).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct State {
     pub(super) clients: [u32; MOST_CLIENTS],
     pub(super) server: u32,
-    /// The limit of a semaphore that stands as long as somebody holds or waits, and the one that stood at the last grant.
+    /// The limit of a semaphore, which is in force while a claim holds or waits, and the limit at the last grant.
     pub(super) limit: Option<u8>,
     pub(super) granted_in: Option<u8>,
-    /// The last grant that was executed, but to read, and the last one to read since.
+    /// The last grant that is not a reader's, and the last reader's grant since.
     pub(super) last: Option<Grant>,
     pub(super) last_read: Option<Grant>,
     pub(super) tick: u8,
@@ -28,7 +27,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The server has granted `token`.
+    /// Records that the server has granted `token`.
     pub(super) fn note_grant(&mut self, claimant: Claimant, mode: Mode, token: FencingToken) {
         let last = match mode {
             Mode::Read => &mut self.last_read,
@@ -83,21 +82,21 @@ impl Client {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     pub(super) stage: Stage,
-    /// [`Mode::Write`] unless it lives.
+    /// [`Mode::Write`] unless the attempt is living.
     pub(super) mode: Mode,
-    /// The attempt of the same client whose place it asks to take.
+    /// The attempt of the same client that it asks to replace.
     pub(super) takes: Option<u8>,
-    /// The token that its work is done with, of one that stores what came of it.
+    /// The token of its work, if it stores a result.
     pub(super) works_with: Option<FencingToken>,
     /// Those in doubt may be executed any number of times.
     pub(super) requests: Requests<Asked, Reply>,
-    /// It asked for more permits than there are, and has lost its place until it is given another.
+    /// It asked for more permits than there are and has lost its place until it gets another.
     pub(super) over_limit: bool,
-    /// The server has said that somebody holds, and nobody has called since.
+    /// The server has said that the name is held, and has sent no notification since.
     pub(super) sleeps: bool,
-    /// The server has confirmed the release: up to this tick nothing of the claim may be there.
+    /// The server has confirmed the release: until this tick it must have nothing of the claim.
     pub(super) released: Option<u8>,
-    /// Messages that tell of its grant. Each may come whenever it likes, as often as it likes, or never.
+    /// Messages about its grant. Each may arrive at any time, any number of times, or never.
     pub(super) messages: Sorted<Message>,
 }
 
@@ -114,34 +113,34 @@ impl Attempt {
 pub(super) enum Stage {
     Unborn,
     Living(Claim),
-    /// It has ended and there is nothing left to do for it, or it will never begin.
+    /// It has ended with nothing left to do, or will never begin.
     Over,
 }
 
-/// A message that a claim was granted, with the last request of it that the server had executed.
+/// A message about a grant, with the claim's last request that the server had executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Message {
     pub(super) token: FencingToken,
     pub(super) request: Request,
 }
 
-/// What came of a request, and the tick until which a confirmed release holds.
+/// The outcome of a request, and the tick until which a confirmed release holds.
 pub(super) type Reply = (Told, u8);
 
-/// What a script's run was answered by.
+/// The answer of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Told {
     Answer(Answer),
     /// The server answered with an error.
     Refused,
-    /// The protocol cannot read it.
+    /// The protocol cannot read the answer.
     Unreadable,
 }
 
-/// The number of the first request that a queue notes.
+/// The number of the first request that a queue records.
 pub(super) const FIRST_NOTED: Request = 3;
 
-/// A request: with the claimant, all that the protocol builds a script call from.
+/// A request: together with the claimant, all that the protocol builds a script call from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Asked {
     pub(super) question: Question,
@@ -156,7 +155,7 @@ pub(super) struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Question {
     Acquire,
-    /// To take the place of another attempt of the client; whether an acquire of that one is unanswered.
+    /// Replaces another attempt of the client; `overtakes` if an acquire of that one is unanswered.
     Convert {
         old: u8,
         overtakes: bool,
@@ -169,7 +168,7 @@ pub(super) enum Question {
 }
 
 impl Question {
-    /// As the claim that sends it knows it.
+    /// The request as its claim knows it.
     pub(super) const fn verb(self) -> Verb {
         match self {
             Self::Acquire | Self::Convert { .. } => Verb::Acquire,
@@ -179,9 +178,9 @@ impl Question {
         }
     }
 
-    /// The number of the request sent at `tick`. At most a release and one other request are on their way for a claim, so two
-    /// numbers tell all apart that must be told apart. Only those that a queue notes count up, and of them those of one tick
-    /// are alike: what is counted from one send is counted from all.
+    /// The number of a request sent at `tick`. At most a release and one other request of a claim are in flight, so two
+    /// numbers are enough to distinguish them. Only requests that a queue records count up; those of one tick share a number,
+    /// because only the time of sending matters.
     pub(super) fn number(self, noted: bool, tick: u8) -> Request {
         match self {
             Self::Release { .. } => 2,

@@ -1,5 +1,5 @@
-//! What must hold of fencing tokens: they increase between any two grants that exclude one another, and are shared by claims
-//! that hold inside one of their owner's, and by those that read at one time.
+//! The rules about fencing tokens: they increase between any two grants that exclude one another. Claims inside one of their
+//! owner's share its token, and so do readers at the same time.
 
 use anyhow::Result;
 use lockkeeper_core::FencingToken;
@@ -30,7 +30,7 @@ impl OneName {
             return Ok(broken.then(|| Rule::TokenNotLarger.broken(by())));
         }
         let reads = after[claimant].mode.reads();
-        // The last one to read is there only if nobody has written since.
+        // The last reader's grant is set only if there was no write since.
         let largest = state.last_read.or(state.last);
         let floor = if reads { state.last } else { largest };
         let may_be_equal =
@@ -41,11 +41,11 @@ impl OneName {
             return Ok(Some(Rule::TokenNotLarger.broken(by)));
         }
         let drawn = largest.is_some_and(|last| token > last.token);
-        // One that comes to read by its turn is of the phase, whatever else its owner has.
+        // A claim that gets its turn to read belongs to the present group of readers, whatever else its owner holds.
         let by_turn = reads && before[claimant].queued.is_some();
         let held_before = |other| before[other].left.is_some();
         let joins = !converts && !by_turn && self.joins_one_that(claimant, after, held_before);
-        // The last one that was granted to read does so all the time.
+        // The last granted reader reads before and after.
         let shares = |last: Grant| {
             let reads = |it: Stands| it.left.is_some() && it.mode.reads();
             let goes_on = reads(before[last.claimant]) && reads(after[last.claimant]);
@@ -56,14 +56,14 @@ impl OneName {
         Ok((drawn && (joins || shares)).then(|| Rule::TokenNotShared.broken(by())))
     }
 
-    /// A claim is valid with a token although a larger one has been granted to one that excludes it.
+    /// A claim is valid although a larger token has been granted to one that excludes it.
     pub(super) fn token_passed(
         &self,
         state: State,
         valid: &[(Holder, FencingToken)],
     ) -> Option<Violation> {
         if self.kind.has_permits() {
-            // Those granted later may hold beside it: the limit says how many.
+            // Claims granted later may hold beside it; the limit says how many.
             return None;
         }
         for (last, mode) in [(state.last, Mode::Write), (state.last_read, Mode::Read)] {

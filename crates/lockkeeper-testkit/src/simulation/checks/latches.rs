@@ -1,5 +1,6 @@
-//! Latches: one opens when as many ids have counted it down as it was armed with, and not before; it lives for its ttl after each; who waits is
-//! told what was so after it began to wait, and once nothing goes wrong any more soon after the latch has opened or ended.
+//! Latches: a latch opens when as many ids have counted it down as it was armed with, and not before. It lives for its ttl
+//! after it was armed and after each count. A waiter is told a state that was true after it began to wait, and in the calm it
+//! is told soon after the latch has opened or ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,18 +15,18 @@ use crate::simulation::kind::KindModel;
 use crate::simulation::place::Place;
 use crate::simulation::trace::short;
 
-/// What is known of latches.
+/// The state of latches.
 #[derive(Debug, Default)]
 pub(in crate::simulation) struct Latches {
-    /// The one that was armed last, by name.
+    /// The latch that was armed last, by name.
     last: BTreeMap<usize, Armed>,
-    /// Of every one, by name and the claim that armed it, the ids that have ever counted it down.
+    /// The ids that have ever counted a latch down, by name and the claim that armed it.
     counted: BTreeMap<(usize, String), BTreeSet<String>>,
-    /// Since when it is not armed on the server, by name.
+    /// Since when it has not been armed on the server, by name.
     idle: BTreeMap<usize, Duration>,
-    /// When a client's look was last answered that a latch is open, or that it is not armed, by name, client and which of them.
+    /// When a client was last told that a latch is open or not armed, by name, client and which of the two.
     seen: BTreeMap<(usize, usize, bool), Duration>,
-    /// Who waits, for which name, by which client and since when.
+    /// The waiters: the name, the client and since when.
     waiting: BTreeMap<u64, (usize, usize, Duration)>,
     number: u64,
 }
@@ -36,19 +37,19 @@ struct Armed {
     claim: String,
     n: usize,
     ttl: Duration,
-    /// When it was armed, or an id has counted anew.
+    /// When it was armed, or last counted down by a new id.
     kept: Duration,
 }
 
 impl Armed {
-    /// By how much more or less than its ttl it may live: clocks run and step by less than this.
+    /// How much longer or shorter than its ttl it may live: clocks run and step by less than this.
     fn slack(&self) -> Duration {
         self.ttl / 10
     }
 }
 
 impl Latches {
-    /// Somebody waits from now on; its number.
+    /// Records a new waiter and returns its number.
     pub(in crate::simulation) fn waits(
         &mut self,
         name: usize,
@@ -66,7 +67,7 @@ impl Latches {
 }
 
 impl Checks {
-    /// A script was executed on a latch: `server` is as it left it.
+    /// Checks a latch after a script; `server` is as the script left it.
     pub(super) fn look_at_latch(
         &mut self,
         (client, place): (usize, usize),
@@ -106,7 +107,7 @@ impl Checks {
         }
     }
 
-    /// An arming was answered.
+    /// Records that an arming was answered.
     fn armed(
         &mut self,
         name: usize,
@@ -125,7 +126,7 @@ impl Checks {
             ttl: Duration::from_millis(ttl.parse().unwrap_or_default()),
             kept: now,
         };
-        // Repeated, it changes nothing, unless the latch has ended meanwhile: that is armed anew, for a whole ttl.
+        // Arming again changes nothing, unless the latch has ended in the meantime: then it is armed anew, for a whole ttl.
         let main = &self.places[name].main;
         let lives = server
             .execute(&["PTTL", main])
@@ -144,7 +145,7 @@ impl Checks {
         (!over && !self.forgets).then(|| ("a latch that is armed over another", short(claim)))
     }
 
-    /// A count was answered.
+    /// Records that a count was answered.
     fn counted(&mut self, name: usize, id: &str, server: &MemoryStore, now: Duration) {
         let Some((_, n, claim)) = KindModel::latch(server, &self.places[name].main) else {
             return;
@@ -161,7 +162,7 @@ impl Checks {
         }
     }
 
-    /// The server says that the latch of a name has ended, or is absent.
+    /// Checks the server's reply that the latch of a name has ended or is absent.
     fn has_ended(&self, name: usize, said: &str, now: Duration) -> Broken {
         let last = self.latches.last.get(&name).filter(|_| !self.forgets)?;
         let lives = |ttls: u32| now + last.slack() * ttls < last.kept + last.ttl * ttls;
@@ -176,7 +177,7 @@ impl Checks {
         Some((rule, short(&last.claim)))
     }
 
-    /// Whether what stands on the server is what the ids that have counted make of it.
+    /// Checks that the server's state matches the ids that have counted.
     fn stands_well(&self, name: usize, server: &MemoryStore) -> Broken {
         let main = &self.places[name].main;
         let (left, n, claim) = KindModel::latch(server, main)?;
@@ -195,7 +196,7 @@ impl Checks {
         ))
     }
 
-    /// Somebody waits no more: the latch is open, or is not armed.
+    /// Records that a waiter is done: the latch is open or not armed.
     pub(in crate::simulation) fn let_go(
         &mut self,
         name: usize,
@@ -211,7 +212,7 @@ impl Checks {
         }
     }
 
-    /// Looks at latches that live too long, and in the calm at those who wait for one that is open or has ended.
+    /// Finds latches that live too long and, in the calm, waiters for a latch that is open or has ended.
     pub(super) fn look_for_those_left_waiting(
         &mut self,
         name: usize,
@@ -237,7 +238,7 @@ impl Checks {
         let since = *self.latches.idle.entry(name).or_insert(now);
         let Some(calm) = calm else { return };
         if !self.steady && stands.is_none_or(|(left, ..)| left > 0) {
-            // By a clock that steps back it may end sooner than it was to: who waits looks every 5 s.
+            // By a clock that steps back, it may have ended early: waiters poll every 5 s.
             return;
         }
         let left = self.latches.waiting.values().find(|(waited, _, began)| {
@@ -251,5 +252,5 @@ impl Checks {
     }
 }
 
-/// A rule that is broken, and how.
+/// A broken rule, and how it was broken.
 type Broken = Option<(&'static str, String)>;

@@ -1,4 +1,4 @@
-//! The laws of claims that can be seen on the way: a claim lives once, and has one request at a time.
+//! The laws of claims that can be checked in transit: a claim lives once, and has one request at a time.
 
 use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::{Script, Status};
@@ -7,16 +7,16 @@ use super::{Checks, Id};
 use crate::simulation::kind;
 use crate::simulation::trace::short;
 
-/// What a request does to claims, as far as the laws care.
+/// The effect of a request on claims, as far as the laws distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Acquire,
-    /// One claim takes the place of another.
+    /// One claim replaces another.
     Convert,
     Heartbeat,
     Renew,
     Release,
-    /// It changes nothing, or is not about claims.
+    /// It changes nothing, or does not concern claims.
     Other,
 }
 
@@ -26,11 +26,11 @@ pub(super) fn verb(call: &Call) -> Verb {
 
 fn verb_of(script: &Script) -> Verb {
     let file = script.name.rsplit('/').next().unwrap_or_default();
-    // What another library has of several sorts names the sort first.
+    // If another library has several sorts of a lock, the script's name begins with the sort.
     let sorts = ["permits_", "latch_"].into_iter();
     let verb = sorts.fold(file, |verb, sort| verb.strip_prefix(sort).unwrap_or(verb));
     match Some(verb) {
-        // Those who wait for a latch ask by a look.
+        // A waiter for a latch asks by a look.
         Some("acquire" | "look") => Verb::Acquire,
         Some("convert") => Verb::Convert,
         Some("heartbeat") => Verb::Heartbeat,
@@ -41,37 +41,37 @@ fn verb_of(script: &Script) -> Verb {
     }
 }
 
-/// The claims that a request is about: the script's own description says where they stand.
+/// The claims in a request; the script's own description says where they are.
 pub(in crate::simulation) fn claims(call: &Call) -> Vec<&str> {
     labelled(call, "claim")
 }
 
-/// What became of one claim of a request.
+/// The outcome of one claim of a request.
 #[derive(Debug)]
 pub(super) struct Item<'a> {
     pub(super) claim: &'a str,
     /// The main key of its name.
     pub(super) main: &'a str,
-    /// How much of it is asked for; empty if the request does not say.
+    /// The share that it asks for; empty if the request does not say.
     pub(super) share: &'a str,
     pub(super) status: Option<Status>,
-    /// The first number behind the status: of a grant, its token.
+    /// The first number behind the status: for a grant, its token.
     pub(super) token: u64,
 }
 
 impl Item<'_> {
-    /// Whether it is to read.
+    /// Whether it is for reading.
     pub(super) fn reads(&self) -> bool {
         !["", "x"].contains(&self.share)
     }
 
-    /// How many permits it is for.
+    /// How many permits it asks for.
     pub(super) fn permits(&self) -> u32 {
         kind::permits(self.share)
     }
 }
 
-/// What became of each claim of a request.
+/// The outcome of each claim of a request.
 pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
     let script = call.item.script;
     let each = claims(call).into_iter().enumerate();
@@ -100,12 +100,12 @@ fn word(value: &Value) -> Option<Status> {
     Status::parse(value.as_str()?)
 }
 
-/// The claim whose place another takes by a request.
+/// The claim that a request replaces.
 pub(super) fn replaced(call: &Call) -> Option<&str> {
     labelled(call, "old").first().copied()
 }
 
-/// The arguments that the script's own description calls so.
+/// The arguments that the script's own description labels `label`.
 pub(super) fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
     let labels = call.item.script.args.get(1..).unwrap_or_default();
     let texts = labels.iter().cycle().zip(call.item.args.iter());
@@ -114,7 +114,7 @@ pub(super) fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
 }
 
 impl Checks {
-    /// A client sends a request: the second law of claims. Returns the claims, which are open from now on.
+    /// Checks the second law of claims when a client sends a request. Returns the claims, which are open from now on.
     pub(in crate::simulation) fn sent(
         &mut self,
         client: usize,
@@ -159,7 +159,7 @@ impl Checks {
         ids
     }
 
-    /// The caller has an answer, or waits no more.
+    /// Records that the caller has an answer, or waits no more.
     pub(in crate::simulation) fn settled(&mut self, claims: &[Id], ticket: u64) {
         for claim in claims {
             if let Some(open) = self.open.get_mut(claim) {
@@ -171,7 +171,7 @@ impl Checks {
         }
     }
 
-    /// For how many claims a client has sent anything.
+    /// For how many claims a client has sent a request.
     pub(in crate::simulation) fn asked(&self, client: usize) -> usize {
         self.asked
             .iter()
@@ -184,7 +184,7 @@ impl Checks {
 mod tests {
     use super::*;
 
-    /// One that is not known is checked by nothing.
+    /// Unknown scripts would go unchecked.
     #[test]
     fn every_script_that_changes_a_claim_is_known() {
         let changes = [Status::Granted, Status::Renewed, Status::Released];

@@ -1,5 +1,5 @@
-//! Who leads, as observers see it: never an earlier term than before and no value but the leader's own; and once nothing goes wrong any
-//! more, within a heartbeat what the server says.
+//! Leaders as observers see them: never an earlier term than before, and no value but the leader's own. In the calm, an
+//! observer knows the server's state within a heartbeat.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use super::progress::PROMPTLY;
 use crate::simulation::kind::KindModel;
 use crate::simulation::place::Place;
 
-/// For how long a question waits that was lost before the calm, as clients are set to.
+/// How long a request that was lost before the calm stays pending: the clients' setting.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Who leads and who observes.
+/// The leaders and their observers.
 #[derive(Debug, Default)]
 pub(in crate::simulation) struct Leaders {
     /// By name and client.
     observers: BTreeMap<(usize, usize), Observer>,
-    /// Who leads on the server, by name.
+    /// The leader on the server, by name.
     leads: BTreeMap<usize, Led>,
 }
 
-/// What one who observes has been told.
+/// What one observer has been told.
 #[derive(Debug)]
 struct Observer {
     began: Duration,
-    /// The largest term.
+    /// The largest term so far.
     latest: u64,
-    /// That of who leads.
+    /// The term of the present leader.
     term: Option<u64>,
-    /// It is known by something.
+    /// Whether the leader has proclaimed a value.
     is_known: bool,
 }
 
@@ -40,12 +40,12 @@ struct Observer {
 struct Led {
     term: Option<u64>,
     since: Duration,
-    /// Since when its client knows, as long as that believes that it leads.
+    /// Since when the leader's client has held its lease, if it does.
     taken: Option<Duration>,
 }
 
 impl Leaders {
-    /// Somebody observes a name from now on.
+    /// Records a new observer of a name.
     pub(in crate::simulation) fn observes(&mut self, name: usize, client: usize, now: Duration) {
         let observer = Observer {
             began: now,
@@ -62,7 +62,7 @@ impl Leaders {
 }
 
 impl Checks {
-    /// An observer was told who leads.
+    /// Checks what an observer was told.
     pub(in crate::simulation) fn observed(
         &mut self,
         name: usize,
@@ -94,7 +94,7 @@ impl Checks {
         self.violate(rule, what);
     }
 
-    /// Looks at observers that do not know who leads, in the calm.
+    /// Finds observers that do not know the leader, in the calm.
     pub(super) fn look_for_the_uninformed(
         &mut self,
         name: usize,

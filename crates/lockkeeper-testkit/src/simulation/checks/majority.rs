@@ -1,4 +1,4 @@
-//! What a lock by a majority of servers is granted, and what these have answered for it.
+//! What a lock by a majority of servers is granted, and what the servers have answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use lockkeeper_lua::{Status, redlock};
 
 use super::Violation;
 
-/// What is known of one name.
+/// The state of one name.
 #[derive(Debug, Default)]
 pub(super) struct Majorities {
-    /// Of how many servers.
+    /// The number of servers.
     servers: usize,
-    /// Those that may be valid, and of which host.
+    /// The leases that may be valid, and their hosts.
     held: Vec<(usize, Lease)>,
     last: u64,
-    /// Which servers have answered that a token is their last and a claim of this owner holds with it.
+    /// The servers that have answered that a token is their last and that a claim of this owner holds with it.
     answered: BTreeMap<(String, u64), BTreeSet<usize>>,
 }
 
@@ -28,7 +28,7 @@ impl Majorities {
         }
     }
 
-    /// A server has answered a request.
+    /// Records a server's answer to a request.
     pub(super) fn answered(&mut self, place: usize, call: &Call, reply: &Reply) {
         let Call { item, .. } = call;
         let token = match (reply.status(), reply.fields()) {
@@ -46,11 +46,11 @@ impl Majorities {
         }
     }
 
-    /// A host was granted the lock.
+    /// Records that a host was granted the lock.
     ///
     /// # Errors
     ///
-    /// What should not have been.
+    /// The rule that this breaks.
     pub(super) fn granted(&mut self, host: usize, lease: &Lease) -> Result<(), Violation> {
         let token = lease.fencing_token().get();
         self.held.retain(|(_, held)| held.ensure_held().is_ok());

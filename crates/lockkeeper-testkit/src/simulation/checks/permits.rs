@@ -1,5 +1,5 @@
-//! Permits of a semaphore: those that are valid are no more than the limit that stood when the last of them was granted, nor are those
-//! on the server at a grant; and the limit changes by nobody's request but that to set it, as long as somebody holds.
+//! Permits of a semaphore: the valid ones never exceed the limit in force when the last of them was granted, nor do those on
+//! the server at a grant. While a claim holds, only a request to set the limit changes it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::simulation::kind::{KindModel, Standing};
 use crate::simulation::place::Place;
 
 impl Checks {
-    /// A script was executed on a semaphore, and let somebody in, or not: who stood there before and who does afterwards.
+    /// Checks the limit after a script on a semaphore: the holders before and after it, and whether it granted a claim.
     pub(super) fn look_at_limit(
         &mut self,
         name: usize,
@@ -28,7 +28,7 @@ impl Checks {
             .first()
             .and_then(|it| it.parse().ok());
         let set = set.filter(|limit| *limit > 0);
-        // Those who ask for more than there is lose their places.
+        // Claims that ask for more permits than there are lose their places.
         if let Some(most) = set.or(self.limits[name]) {
             let waited = self.queues[name].len();
             self.queues[name].retain(|waiter| {
@@ -55,7 +55,7 @@ impl Checks {
         }
     }
 
-    /// Looks at the permits that are valid.
+    /// Checks the permits that are valid.
     pub(super) fn look_for_permits(&mut self, now: Duration) {
         for name in 0..self.places.len() {
             if self.places[name].model != KindModel::Semaphore {

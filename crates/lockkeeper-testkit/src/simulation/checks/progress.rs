@@ -1,4 +1,4 @@
-//! Progress: which clients wait, which must look, and that nobody waits in vain once nothing goes wrong any more.
+//! Progress: which clients wait, which must ask, and that in the calm no client waits in vain.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::simulation::kind::{KindModel, Standing};
 use crate::simulation::place::Place;
 use crate::simulation::trace::short;
 
-/// How long a name may be free while somebody waits for it, and how long a claim that nobody wants may hold it, once
-/// nothing goes wrong any more, beyond what the kind allows: a few round trips and the jitter of waiters.
+/// In the calm, how long a name may be free while a task waits for it, and how long an unwanted claim may hold it, beyond what
+/// the kind allows: a few round trips and the jitter of waiters.
 pub(super) const PROMPTLY: Duration = Duration::from_millis(300);
 
 impl Checks {
-    /// Somebody acquires, and perhaps waits.
+    /// Records that a task acquires, and whether it may wait.
     pub(in crate::simulation) fn wants(
         &mut self,
         client: usize,
@@ -29,12 +29,12 @@ impl Checks {
         }
     }
 
-    /// Somebody acquires this name with others, all of them or none.
+    /// Records that a task acquires this name together with others, all of them or none.
     pub(in crate::simulation) fn gathers(&mut self, name: usize, owner: Owner) {
         self.gathering.insert((name, owner.to_string()));
     }
 
-    /// Somebody has what it wants, or does not want it any more.
+    /// Records that a task has what it waited for, or does not want it any more.
     pub(in crate::simulation) fn waited(&mut self, client: usize, name: usize) {
         if let Some(count) = self.waiting.get_mut(&(name, client)) {
             *count -= 1;
@@ -45,8 +45,8 @@ impl Checks {
         }
     }
 
-    /// A client was told that it may have missed messages: one that waits looks before `until`, but where a claim of its
-    /// own that it waits behind has the name.
+    /// Records that a client was told that it may have missed messages. If it waits, it must ask before `until`, unless it
+    /// waits behind a claim of its own that has the name.
     pub(in crate::simulation) fn told_of_gap(&mut self, client: usize, until: Duration) {
         for &(name, waiting) in self.waiting.keys() {
             if waiting == client && !self.leads(client, name) {
@@ -55,7 +55,7 @@ impl Checks {
         }
     }
 
-    /// Whether a client holds a name that its claims hand over among themselves, or does so on the server.
+    /// Whether a client holds a name that its claims hand over among themselves, by its own account or on the server.
     fn leads(&self, client: usize, name: usize) -> bool {
         let mut stood = self.stood[name].iter().flat_map(|it| &it.claims);
         self.believes_to_lead(client, name)
@@ -63,14 +63,14 @@ impl Checks {
                 && stood.any(|claim| self.asked.contains(&(client, claim.clone())))
     }
 
-    /// Whether a client holds such a name as far as it knows: its other claims stand in line then.
+    /// Whether a client holds such a name by its own account: its other claims then wait in its local queue.
     pub(super) fn believes_to_lead(&self, client: usize, name: usize) -> bool {
         let mut held = self.held.iter();
         self.places[name].model == KindModel::Mutex
             && held.any(|it| it.client == client && it.name == name)
     }
 
-    /// Somebody neither acquires nor holds any more.
+    /// Records that a task neither acquires nor holds any more.
     pub(in crate::simulation) fn wants_no_more(&mut self, name: usize, owner: Owner) {
         let key = (name, owner.to_string());
         if let Some(count) = self.interest.get_mut(&key) {
@@ -82,12 +82,12 @@ impl Checks {
         }
     }
 
-    /// How many acquire or hold.
+    /// How many tasks acquire or hold.
     pub(in crate::simulation) fn interested(&self) -> usize {
         self.interest.values().sum()
     }
 
-    /// Looks at those servers: `calm` says since when nothing goes wrong any more.
+    /// Checks the servers for which `looks` is true; `calm` is the beginning of the calm.
     pub(in crate::simulation) fn look_at_servers(
         &mut self,
         servers: &[MemoryStore],
@@ -126,7 +126,7 @@ impl Checks {
         }
     }
 
-    /// Looks at the holders on the server, whatever their clients assume.
+    /// Checks the holders on the server, whatever their clients assume.
     fn look_for_conflict(&mut self, name: usize, server: &MemoryStore) {
         let Place { model, main, .. } = &self.places[name];
         let standing = model.standing(server, main);
@@ -145,7 +145,7 @@ impl Checks {
         }
     }
 
-    /// Looks at claims that hold although nothing has armed their leases for longer than a lease lasts.
+    /// Finds claims that hold although no request has armed their leases for longer than a lease lasts.
     fn look_for_the_undying(&mut self, name: usize, holders: &[String], now: Duration) {
         let old = |claim: &&String| {
             let armed = self.armed.get(&self.id(name, claim));
@@ -159,13 +159,13 @@ impl Checks {
         }
     }
 
-    /// Whether somebody waits for it who has to ask.
+    /// Whether a client waits that has to ask the server.
     fn is_waited_for(&self, name: usize) -> bool {
         let mut waiting = self.waiting.keys();
         waiting.any(|&(waited, client)| waited == name && !self.believes_to_lead(client, name))
     }
 
-    /// Looks at clients that were told of a gap and have not asked.
+    /// Finds clients that were told of a gap and have not asked.
     pub(in crate::simulation) fn look_for_the_deaf(&mut self, now: Duration) {
         let late = self.looks.iter().find(|(_, until)| now > **until);
         if let Some((&(name, client), until)) = late {
@@ -174,7 +174,7 @@ impl Checks {
         }
     }
 
-    /// Looks at grants that were not asked for: what is granted in the calm is held soon, or released.
+    /// Checks grants that no request asked for: what is granted in the calm is soon held, or released.
     fn look_for_the_unheard(
         &mut self,
         name: usize,
@@ -196,7 +196,7 @@ impl Checks {
         }
     }
 
-    /// For how long claims may hold because their release has not arrived.
+    /// How long claims may hold because their release has not arrived.
     fn abandoned<'a>(&self, name: usize, claims: impl IntoIterator<Item = &'a String>) -> Duration {
         if claims
             .into_iter()
@@ -224,7 +224,7 @@ impl Checks {
         if free && self.is_waited_for(name) {
             let since = *self.idle[name].get_or_insert(now);
             let unheard = self.places[name].model.unheard(self.heartbeat);
-            // A claim that asks for more than there is by now has no place any more, and hears so by its next heartbeat.
+            // A claim that asks for more permits than there are has lost its place, and learns that from its next heartbeat.
             let dropped = self.dropped[name].is_some_and(|dropped| dropped + unheard >= since);
             let told = self.freed[name] == Some(since) && !dropped;
             let unheard = if told { Duration::ZERO } else { unheard };

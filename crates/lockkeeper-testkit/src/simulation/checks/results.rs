@@ -1,5 +1,5 @@
-//! Results of work that is done once: one is stored by a claim that holds, the last that was granted, or not at all; nobody is granted what is
-//! done; and what callers receive was stored.
+//! Results of work that is done once: only a claim that holds and was granted last stores one. Work that is done is not
+//! granted again. The results that callers receive were stored.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::simulation::place::Place;
 use crate::simulation::trace::short;
 
 impl Checks {
-    /// A script was executed on work: `server` is as it left it.
+    /// Checks the result after a script on work; `server` is as the script left it.
     pub(super) fn look_at_result(
         &mut self,
         name: usize,
@@ -55,7 +55,7 @@ impl Checks {
         }
     }
 
-    /// This claim has stored a result, or has been told again that it has.
+    /// Checks that this claim has stored a result, or was told again that it has.
     fn stored(
         &mut self,
         name: usize,
@@ -80,7 +80,7 @@ impl Checks {
         }
     }
 
-    /// A caller was given this result.
+    /// Checks the result that a caller was given.
     pub(in crate::simulation) fn receives(&mut self, name: usize, record: &Record) {
         let token = record.token.get();
         let stored = self.results.get(&(name, token));

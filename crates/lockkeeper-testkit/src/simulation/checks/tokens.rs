@@ -1,4 +1,4 @@
-//! The order of tokens: which one a grant may have after those before it.
+//! The order of tokens: which token a grant may have, given the grants before it.
 
 use super::Checks;
 use crate::simulation::beyond::Beyond;
@@ -6,7 +6,7 @@ use crate::simulation::kind::Grant;
 use crate::simulation::trace::short;
 
 impl Checks {
-    /// The server has granted a name.
+    /// Checks a grant of a name by the server.
     pub(super) fn follow(&mut self, name: usize, next: Grant) {
         if let Some(before) = self.does_not_follow(name, &next) {
             let told =
@@ -24,7 +24,7 @@ impl Checks {
         self.last.insert(name, next);
     }
 
-    /// The grant behind which `next` may not come with its token.
+    /// Returns the earlier grant after which `next` may not have its token.
     fn does_not_follow(&self, name: usize, next: &Grant) -> Option<&Grant> {
         let last = self.last.get(&name)?;
         let first = self.firsts.get(&(name, next.token));
@@ -33,8 +33,8 @@ impl Checks {
         let largest = self.firsts.range((name, 0)..=(name, u64::MAX)).next_back();
         let largest = largest.map(|(_, grant)| grant);
         if self.losses(name).0 > 0 && self.beyond != Some(Beyond::ReturnedHold) {
-            // A server that has gone back to what it was repeats old grants, and lets others join them; new ones must still be
-            // larger.
+            // A server that has gone back to an earlier state repeats old grants and lets others join them; new grants must
+            // still have larger tokens.
             return largest.filter(|grant| !known && grant.token >= next.token);
         }
         let above = largest.filter(|grant| !known && grant.token > next.token);

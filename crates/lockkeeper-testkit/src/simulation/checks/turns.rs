@@ -1,5 +1,5 @@
-//! Turns in a queue: a claim that was told to wait earlier is granted earlier, unless it was silent for too long; and grants that the
-//! server makes without being asked for them.
+//! Turns in a queue: a claim that was told to wait earlier is granted earlier, unless it was silent for too long. Also the
+//! grants that the server makes without a request for them.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::simulation::trace::short;
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
     pub(super) claim: String,
-    /// When the server last executed a sign of it.
+    /// When the server last executed a request of it.
     heard: Duration,
     /// How many permits of a semaphore it waits for.
     pub(super) permits: u32,
-    /// It was silent and then acquired again: nobody knows whether it kept its place or has a new one.
+    /// It was silent and then acquired again: it may have kept its place or have a new one.
     lost: bool,
 }
 
 impl Checks {
-    /// A script was executed: which claims wait, which have gone, and whose turn it was.
+    /// Checks, after a script, which claims wait, which have gone, and whose turn it was.
     pub(super) fn look_at_turns(
         &mut self,
         call: &Call,
@@ -35,16 +35,16 @@ impl Checks {
     ) {
         for name in 0..self.queues.len() {
             let Place { main, model, .. } = &self.places[name];
-            // Within its cohort a mutex is handed over past the queue.
+            // A mutex is handed over within its cohort, past the queue.
             let handed_over = *model == KindModel::Mutex && verb(call) == Verb::Convert;
             if self.places[name].server != place || !call.item.keys.iter().any(|key| key == main) {
                 continue;
             }
-            // What the script did first, before it heard or forgot the claims that asked.
+            // Granting comes first in a script, before it enqueues or removes the claims that asked.
             let standing = model.standing(server, main);
             let before = std::mem::replace(&mut self.stood[name], standing.clone());
             let mut new = standing.clone();
-            // What is back because the clock stepped back is not granted anew.
+            // A grant that is back because the clock stepped back is not new.
             for grant in &mut new {
                 let token = grant.token;
                 let new = |claim: &String| self.ever.insert((claim.clone(), token));
@@ -62,7 +62,7 @@ impl Checks {
                 );
             }
             for grant in new.iter().filter(|_| !handed_over) {
-                // A holder is let in again past the queue, in either mode.
+                // An owner that holds is admitted again past the queue, in either mode.
                 if grant.permits > 0 || !before.iter().any(|other| other.owner == grant.owner) {
                     let owners = new.iter().filter(|other| other.owner == grant.owner);
                     let claims: Vec<&String> = owners.flat_map(|it| &it.claims).collect();
@@ -79,7 +79,7 @@ impl Checks {
         self.hear(call, reply, place, now);
     }
 
-    /// These claims hold, which did not before.
+    /// Records that these claims now hold and did not before.
     fn was_granted(&mut self, name: usize, grant: Standing, now: Duration) {
         let Standing { claims, .. } = &grant;
         if let Some(claim) = claims.first() {
@@ -114,7 +114,7 @@ impl Checks {
         asked.is_some_and(|(client, _)| !self.dead.contains(client))
     }
 
-    /// One of `granted` has been granted: no claim alive may have been before it but those that hold too.
+    /// Checks that a claim in `granted` had its turn: every live claim before it must hold too.
     fn took_its_turn(
         &mut self,
         name: usize,
@@ -124,10 +124,10 @@ impl Checks {
         now: Duration,
     ) {
         if self.forgets {
-            // Nobody knows whose places were lost.
+            // It is unknown whose places were lost.
             return;
         }
-        // A release comes before the turn is given on.
+        // A release takes effect before the next claim is granted.
         let releases = verb(call) == Verb::Release;
         let gone = |claim: &String| releases && claims(call).contains(&claim.as_str());
         let lost = |waiter: &Waiter| waiter.lost && granted.contains(&&waiter.claim);
@@ -153,7 +153,7 @@ impl Checks {
         }
     }
 
-    /// Notes what the claims that asked were told.
+    /// Records the replies to the claims that asked.
     fn hear(&mut self, call: &Call, reply: &Reply, server: usize, now: Duration) {
         let verb = verb(call);
         if !matches!(
@@ -187,7 +187,7 @@ impl Checks {
                     permits,
                     lost: false,
                 }),
-                // Told to a late copy of an acquire, after the owner has come to read: the place stays.
+                // The reply to a late copy of an acquire, after the owner has begun to read: the place stays.
                 (Some(Status::WouldDeadlock), _) => {}
                 _ => queue.retain(|waiter| waiter.claim != claim),
             }

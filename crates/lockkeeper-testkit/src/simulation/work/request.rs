@@ -23,15 +23,15 @@ pub(super) enum Aim {
 pub(super) struct Request {
     pub(super) plan: Plan,
     pub(super) owner: Owner,
-    /// Of work that is done once: the run of it.
+    /// The run, for work that is done once.
     pub(super) work: Option<ByHand>,
-    /// The numbers of the names that are taken to read.
+    /// The numbers of the names to take for reading.
     pub(super) reads: Vec<usize>,
     pub(super) wishes: Vec<Wish>,
 }
 
 impl Worker {
-    /// How an acquisition that waits is to go.
+    /// The terms of an acquisition that waits.
     pub(super) fn terms(
         &mut self,
         renewed: bool,
@@ -63,7 +63,7 @@ impl Worker {
         }
     }
 
-    /// What is to be acquired, each name that has modes in one by chance.
+    /// A request for the aim; each name that has modes gets one at random.
     pub(super) fn request(
         &mut self,
         aim: Aim,
@@ -124,7 +124,7 @@ impl Worker {
         }
     }
 
-    /// These names together, for one owner or of each client for one of its own.
+    /// A request for these names together, with one owner for all or one per client.
     pub(super) fn request_of_several(
         &mut self,
         names: &[usize],
