@@ -1,9 +1,9 @@
-//! Intentional defects, which show that the tests would find them. For development only: the feature `mutants`, which
-//! no published crate enables, compiles them in, and even then each is inactive unless a test activates it for its
-//! own thread.
+//! Intentional defects: tests activate them to show that they would find such a defect. For development only. Only the
+//! feature `mutants` compiles them in, no published crate enables it, and each defect is inactive unless a test
+//! activates it for its own thread.
 //!
-//! A mutant is one condition at one place in the engine, `mutant!(Name)`. Without the feature that is the constant
-//! `false`.
+//! A mutant is one condition at one place in the engine, `mutant!(Name)`. Without the feature, the condition is the
+//! constant `false`.
 
 use std::cell::Cell;
 

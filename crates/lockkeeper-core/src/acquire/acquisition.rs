@@ -217,7 +217,7 @@ impl Acquisition {
             }
             Some(Err(error)) => Err(error),
             None => {
-                // A silent server says neither who holds the lock, nor would it confirm the withdrawal in time.
+                // A silent server cannot say who holds the lock, and would not confirm the withdrawal in time.
                 let silent = self.trouble.is_some();
                 let own = self.claims.iter().flat_map(|it| &it.parts);
                 let own: Vec<ClaimId> = own.map(|part| part.id.clone()).collect();

@@ -178,8 +178,8 @@ impl<G: SingleServer, W> Acquire<G, W> {
     /// even if it takes a second or another machine's clock is wrong. If the holder crashes or its client is closed,
     /// the lock stays unavailable only for the rest of its ttl.
     ///
-    /// It is [`Error::Config`](crate::Error::Config) to set more than the ttl of a lease without renewal, more than
-    /// [`max_hold`](Self::max_hold), or more than a year.
+    /// Setting more than the ttl of a lease without renewal, more than [`max_hold`](Self::max_hold), or more than a
+    /// year is [`Error::Config`](crate::Error::Config).
     ///
     /// # Examples
     ///

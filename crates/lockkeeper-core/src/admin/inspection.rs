@@ -1,5 +1,5 @@
-//! What people and tools do with a name that they need not hold: inspect it, ask its holders to release it, take it by
-//! force. This works for names of every kind.
+//! Operations on a name that the caller need not hold: inspect it, ask its holders to release it, take it by force.
+//! They work for names of every kind.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::words::record::Record;
 use crate::words::store_error::{Outcome, StoreError};
 use crate::words::token::FencingToken;
 
-/// How often a question is sent at most. Repeating it is harmless: each has the same effect run twice as run once.
+/// How often a question is sent at most. Repeating is harmless: running a question twice has the same effect as running
+/// it once.
 const TRIES: usize = 2;
 
 /// The questions about a name, as errors call them.

@@ -1,4 +1,4 @@
-//! What people and tools do with a lock of a known kind. The scripts are the same for all kinds, except for a kind whose
+//! The same operations for a lock of a known kind. The scripts are the same for all kinds, except for a kind whose
 //! names another library can hold too: it has scripts of its own.
 
 use crate::admin::inspection::{self, Inspection, Question};

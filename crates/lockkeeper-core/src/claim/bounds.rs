@@ -1,4 +1,4 @@
-//! Limits on how long a claim holds, besides its lease.
+//! Limits on how long a claim holds, in addition to its lease.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::Claim;
 use crate::words::ending::LossReason;
 use crate::words::moment::Moment;
 
-/// The limits on the time of holding. Most claims have none.
+/// The limits on how long a claim holds. Most claims have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bounds {
     /// How long after the send of the granting request the claim is valid at most, however often it is renewed.
     max_hold: Option<Duration>,
-    /// How long after the answer of the grant nobody else may hold.
+    /// How long nobody else may hold, counted from the answer of the grant.
     min_hold: Option<Duration>,
-    /// For a claim that replaced another: the limit on that one's validity, which also limits this one.
+    /// For a claim that replaced another: the limit on the old claim's validity, which also limits this one.
     until: Option<Moment>,
-    /// Until when nobody else may hold.
+    /// The moment before which nobody else may hold.
     cooldown_until: Option<Moment>,
 }
 
 impl Claim {
-    /// Sets the longest time of holding, counted from the send of the granting request.
+    /// Sets how long the claim may hold at most, counted from the send of the granting request.
     #[must_use]
     pub fn with_max_hold(mut self, max_hold: Option<Duration>) -> Self {
         if max_hold.is_some() {
@@ -29,8 +29,7 @@ impl Claim {
         self
     }
 
-    /// Sets the shortest time for which nobody else may hold, counted from the answer of the grant, even if the claim
-    /// is released sooner.
+    /// Sets how long nobody else may hold, counted from the answer of the grant, even if the claim is released sooner.
     #[must_use]
     pub fn with_min_hold(mut self, min_hold: Option<Duration>) -> Self {
         if min_hold.is_some() {
@@ -39,7 +38,7 @@ impl Claim {
         self
     }
 
-    /// The longest time of holding, if there is one.
+    /// How long the claim may hold at most, if that is limited.
     pub(super) fn max_hold(&self) -> Option<Duration> {
         self.bounds.as_ref()?.max_hold
     }
@@ -55,12 +54,12 @@ impl Claim {
         });
     }
 
-    /// Returns until when a release must keep the name unavailable; `None` if it need not.
+    /// Returns the moment until which a release must keep the name unavailable; `None` if it need not.
     pub fn cooldown_until(&self) -> Option<Moment> {
         self.bounds.as_ref()?.cooldown_until
     }
 
-    /// The grant has been answered: nobody else may hold for a while.
+    /// Starts the claim's `min_hold`, if it has one, because the grant has been answered.
     pub(super) fn begin_cooldown(&mut self, now: Moment) {
         if let Some(bounds) = &mut self.bounds
             && let Some(shortest) = bounds.min_hold
@@ -69,20 +68,20 @@ impl Claim {
         }
     }
 
-    /// The release of this claim starts no cooldown.
+    /// Drops the cooldown: the release of this claim starts none.
     pub(crate) fn no_cooldown(&mut self) {
         if let Some(bounds) = &mut self.bounds {
             bounds.cooldown_until = None;
         }
     }
 
-    /// Nobody else may hold for this long from now on, even if the claim is released sooner. For claims that are held
-    /// together, this starts when all of them are.
+    /// Keeps others from holding for this long from now on, even if the claim is released sooner. For claims that are
+    /// held together, this time starts once all of them are held.
     pub(crate) fn cool_down_for(&mut self, shortest: Duration, now: Moment) {
         self.bounds.get_or_insert_default().cooldown_until = Some(now.after(shortest));
     }
 
-    /// The deadline of a grant that is valid for `trust` from the send of its request, on its own.
+    /// The deadline of a grant that is valid for `trust` from the send of its request, reduced by the claim's limits.
     pub(super) fn deadline_of_grant(&self, sent: Moment, trust: Duration) -> Moment {
         let deadline = sent.after(trust);
         let Some(bounds) = &self.bounds else {
@@ -93,7 +92,7 @@ impl Claim {
         limits.fold(deadline, Ord::min)
     }
 
-    /// The moment that the deadline never passes.
+    /// The latest possible deadline, if there is a limit.
     pub(super) fn limit(&self) -> Option<Moment> {
         let bounds = self.bounds.as_ref()?;
         let longest = bounds.max_hold.zip(self.granted);
@@ -105,7 +104,7 @@ impl Claim {
         self.limit().map_or(deadline, |limit| deadline.min(limit))
     }
 
-    /// The reason for the loss when the deadline has passed.
+    /// The reason for the loss, once the deadline has passed.
     pub(super) fn reason(&self, now: Moment) -> LossReason {
         match self.limit() {
             Some(limit) if now >= limit => LossReason::MaxHold,

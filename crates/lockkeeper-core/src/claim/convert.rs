@@ -1,11 +1,12 @@
-//! A claim that replaces another, as when a writer becomes a reader, or when a claim of a cohort hands over to the
-//! next: one request that belongs to both.
+//! Conversion: one claim replaces another, for example when a writer becomes a reader, or when a claim of a cohort
+//! hands over to the next. One request belongs to both claims: for the old claim it is a [`Verb::Convert`], for the new
+//! one an acquire.
 //!
-//! For the old claim it is a [`Verb::Convert`], for the new one an acquire. If the new mode permits less than the old
-//! one, the old claim is [ended](Claim::end) before the first byte, because others are granted the lock by the
-//! conversion. If it permits more, nobody else is granted the lock while either claim is on the server, so the old
-//! claim stays valid until an answer or its deadline; it is no longer renewed, because the conversion may have
-//! replaced it. After a refusal it also ends if another request for the conversion may still be executed.
+//! - If the new mode permits less than the old one, the old claim is [ended](Claim::end) before the first byte, because
+//!   the conversion also grants the lock to others.
+//! - If it permits more, nobody else is granted the lock while either claim is on the server. So the old claim stays
+//!   valid until an answer or its deadline. It is no longer renewed, because the conversion may have replaced it. After
+//!   a refusal it also ends if another request for the conversion may still be executed.
 
 use crate::claim::{Claim, Ending, NotNow, Pending, Phase};
 use crate::words::answer::Verb;
@@ -13,7 +14,8 @@ use crate::words::moment::Moment;
 use crate::words::store_error::Request;
 
 impl Claim {
-    /// Records a conversion that is sent next. Validity ends unless it is kept. `now` must be before its first byte.
+    /// Records a conversion that is sent next. `now` must be before its first byte. The claim's validity ends, unless
+    /// `keeps_belief`.
     ///
     /// # Errors
     ///
@@ -31,7 +33,8 @@ impl Claim {
         Ok(())
     }
 
-    /// Whether a conversion may be sent: while the claim holds, and again as long as it has got no answer.
+    /// Whether a conversion may be sent: while the claim holds, again while an earlier one has no answer, or when the
+    /// claim has ended and may hand over.
     pub(super) fn may_convert(&self, phase: Phase, now: Moment) -> bool {
         match phase {
             Phase::Held { deadline, .. } => now < deadline,
@@ -40,7 +43,7 @@ impl Claim {
         }
     }
 
-    /// Whether it has just ended and another claim may take its place: no request that could have removed it has been
+    /// Whether the claim has just ended and another may take its place: no request that could have removed it has been
     /// sent, none is unanswered, and there is no cooldown.
     pub(crate) fn may_hand_over(&self) -> bool {
         let untouched =
@@ -55,15 +58,15 @@ impl Claim {
     pub fn converted(&mut self, request: Request, now: Moment) {
         if self.take_conversion(request) {
             self.present = false;
-            // The script has left a tombstone for it.
+            // The script has left a tombstone for the old claim.
             self.acquire_in_doubt = false;
             self.end(now);
         }
     }
 
-    /// Records a refusal: this claim keeps its place and stays valid, unless an earlier request for the conversion
-    /// was abandoned. That request may be executed late, when nobody is in the way any more, and would then replace
-    /// this claim by the new one, which is released.
+    /// Records a refusal: this claim keeps its place and stays valid, unless an earlier request for the conversion was
+    /// abandoned. The server may execute that request late, when no other holder prevents it any more. It would then
+    /// replace this claim by the new one, which is released.
     pub fn conversion_refused(&mut self, request: Request, now: Moment) {
         if self.take_conversion(request) {
             self.converting = false;

@@ -1,4 +1,4 @@
-//! Folding claims that differ only in their pasts, for a search of all states.
+//! Treats claims that differ only in their pasts as equal, for a search of all states.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::words::answer::Verb;
 use crate::words::moment::Moment;
 
 impl Claim {
-    /// Forgets everything that makes no difference to what this claim may do and assume from `now` on, so that a
-    /// search treats claims that differ only in their pasts as equal. Not for the engine, which reports the past to
-    /// observers.
+    /// Forgets everything that makes no difference to what this claim may do and assume from `now` on, so that a search
+    /// treats claims that differ only in their pasts as equal. The engine must not use it, because it reports the past
+    /// to observers.
     #[doc(hidden)]
     pub fn fold(&mut self, now: Moment) {
         let past = Moment::from_elapsed(Duration::ZERO);

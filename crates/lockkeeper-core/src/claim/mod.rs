@@ -1,13 +1,13 @@
-//! The client's half of the protocol: what one claim may ask next, and what may be assumed about it.
+//! The client's half of the protocol: what one claim may ask next, and what its holder may assume about it.
 //!
 //! Pure: events go in with the current [`Moment`], validity and permission come out. The engine drives it with a real
-//! store; a simulator or an exhaustive search can drive the same code with a model of one. It enforces these laws:
+//! store; a simulator or an exhaustive search drives the same code with a model of a store. It enforces these laws:
 //!
 //! - A claim lives once: after it has ended, only a release is sent for it.
-//! - One request at a time: until a request is answered or abandoned, only a release may follow it. An abandoned
-//!   request may still be executed later. So it can only be repeated, and counts as unanswered even when the repeat
-//!   is answered. For the same reason a lease with an abandoned acquire is renewed by repeating the acquire: the
-//!   token shows whether a late copy has created the claim again after the server had lost it.
+//! - One request at a time: until a request is answered or abandoned, only a release may follow it.
+//! - An abandoned request may still be executed later. So it can only be repeated, and it counts as unanswered even
+//!   when the repeat is answered. For the same reason, a lease with an abandoned acquire is renewed by repeating the
+//!   acquire: the token shows whether a late copy has created the claim again after the server had lost it.
 //! - A deadline counts from before the send of the request that was answered, or that the message of a grant names.
 //! - Validity begins with an answer or with the message of a grant, ends before the first byte of a release is sent,
 //!   and never comes back.
@@ -45,7 +45,7 @@ pub struct Claim {
     bounds: Option<Box<Bounds>>,
     /// Another claim is taking this one's place.
     converting: bool,
-    /// A request for that was abandoned and may still be executed.
+    /// A request for that conversion was abandoned and may still be executed.
     conversion_in_doubt: bool,
     /// When the granting request was sent.
     granted: Option<Moment>,
@@ -89,7 +89,7 @@ struct Pending {
 }
 
 impl Claim {
-    /// A claim that has not asked for anything yet; `ttl` and `margin` are those of its lease.
+    /// Creates a claim that has not asked for anything yet; `ttl` and `margin` are those of its lease.
     pub const fn new(id: ClaimId, ttl: Duration, margin: Duration) -> Self {
         Self {
             id,
@@ -130,8 +130,8 @@ impl Claim {
         }
     }
 
-    /// Returns whether the name may be inflated. It is not if the claim was granted at once and nothing else has been
-    /// heard since.
+    /// Returns whether the name may be inflated. It is not if the claim was granted at once and nothing has said
+    /// otherwise since.
     pub const fn may_be_inflated(&self) -> bool {
         self.inflated
     }
@@ -141,7 +141,7 @@ impl Claim {
         self.granted
     }
 
-    /// Returns why the lease was lost; `None` if it was not, as far as the claim has been told.
+    /// Returns why the lease was lost; `None` if it was not, as far as the claim knows.
     pub const fn loss(&self) -> Option<LossReason> {
         match self.phase {
             Phase::Ended(Ending::Lost(reason)) => Some(reason),
@@ -149,7 +149,8 @@ impl Claim {
         }
     }
 
-    /// Returns what may be assumed at `now`. It compares clocks, so it is correct even if nothing else ran in time.
+    /// Returns what the holder may assume at `now`. It compares `now` with the deadline, so the result is correct even
+    /// if nothing else ran in time.
     pub fn validity(&self, now: Moment) -> Validity {
         if mutant!(BelieveWhileLeaving) && self.pending.is_some_and(|it| it.verb == Verb::Release) {
             return Validity::Valid;
@@ -182,11 +183,11 @@ impl Claim {
         matches!(self.phase, Phase::Held { .. }) && !self.converting && !self.conversion_in_doubt
     }
 
-    /// Records a request that is sent next. `now` must be before its first byte.
+    /// Records a request that is sent next. `now` must be before its first byte is sent.
     ///
     /// # Errors
     ///
-    /// [`NotNow`] if the laws forbid it: then nothing has changed and nothing may be sent.
+    /// [`NotNow`] if the laws forbid the request. Then nothing has changed and nothing may be sent.
     pub fn send(&mut self, verb: Verb, request: Request, now: Moment) -> Result<(), NotNow> {
         match (verb, self.phase, self.pending) {
             (Verb::Release, Phase::Ended(_), None) => {}
@@ -221,8 +222,8 @@ impl Claim {
         Ok(())
     }
 
-    /// Returns whether a request that the server did not execute (`NOSCRIPT`) may be sent again under the same
-    /// number: not after the claim has ended, because a release may have been sent in between.
+    /// Returns whether a request that the server did not execute (`NOSCRIPT`) may be sent again under the same number.
+    /// It may not after the claim has ended, because a release may have been sent in between.
     pub fn may_resend(&self, request: Request) -> bool {
         mutant!(ResendAfterLeave)
             || self.pending.is_some_and(|pending| {
@@ -276,7 +277,7 @@ impl Claim {
             }
             Answer::Waiting { place, .. } => self.placed(pending, place, now),
             Answer::More => self.must_ask_again(pending),
-            // The server did nothing for it.
+            // The server did nothing for this request.
             Answer::Inflated => {
                 self.present = self.acquire_in_doubt;
                 Verdict::More
@@ -286,7 +287,7 @@ impl Claim {
                 self.phase = Phase::Ended(Ending::Withdrawn);
                 Verdict::Stale
             }
-            // It was granted without our knowing, and revoked before we knew.
+            // It was granted, and revoked before this client knew of the grant.
             Answer::Revoked => {
                 self.phase = Phase::Ended(Ending::Withdrawn);
                 Verdict::Stale
@@ -295,7 +296,7 @@ impl Claim {
         }
     }
 
-    /// The claim holds from `now` on, because of a request sent at `sent`.
+    /// Makes the claim hold from `now` on, because of a request sent at `sent`.
     fn hold(
         &mut self,
         token: FencingToken,
@@ -339,9 +340,9 @@ impl Claim {
             (Verb::Acquire | Verb::Heartbeat, Answer::Granted(again)) if again == token => {
                 self.renewed(pending, token, deadline)
             }
-            // The token differs: the server had lost the claim, and a copy of its acquire has created it again.
+            // The token differs: the server had lost the claim, and a late copy of its acquire has created it again.
             (Verb::Acquire | Verb::Heartbeat, Answer::Granted(_)) => self.lost(LossReason::Gone),
-            // Executed before the grant that a message has reported.
+            // The server executed this heartbeat before the grant that a message has reported.
             (Verb::Heartbeat, Answer::Waiting { place, .. }) => Verdict::Waiting(place),
             (Verb::Heartbeat, Answer::More) => Verdict::More,
             (_, Answer::Revoked) => self.lost(LossReason::Revoked),
@@ -367,8 +368,8 @@ impl Claim {
     }
 
     fn leave_answered(&mut self, answer: Answer) -> Verdict {
-        // If an unanswered release was executed, it is unknown whether its wake was published; and a conversion may
-        // have removed the claim.
+        // If an unanswered release was executed, it is unknown whether its wake was published. An unanswered conversion
+        // may have removed the claim.
         let in_doubt = self.release_in_doubt || self.conversion_in_doubt;
         let sure = !in_doubt;
         let verdict = match answer {
@@ -415,7 +416,7 @@ impl Claim {
             (Verb::Acquire, Outcome::Unknown) => self.acquire_in_doubt = true,
             (Verb::Release, Outcome::Unknown) => self.release_in_doubt = true,
             (Verb::Convert, Outcome::Unknown) => self.conversion_in_doubt = true,
-            // Some of its keys may be on another node: the next one names the main key alone first.
+            // Some of its keys may be on another node. So the next renewal first names the main key alone.
             (Verb::Renew, Outcome::Refused) => self.inflated = false,
             _ => {}
         }
@@ -423,8 +424,8 @@ impl Claim {
         self.keep_later(pending.sent);
     }
 
-    /// Records that the server did not know the claim when it was asked by `verify`. Only for a question sent while
-    /// the claim held.
+    /// Records that the server did not know the claim when `verify` asked. Only for a question that was sent while the
+    /// claim held.
     pub fn seen_gone(&mut self) {
         if let Phase::Held { .. } = self.phase {
             self.present = self.acquire_in_doubt;
@@ -432,7 +433,7 @@ impl Claim {
         }
     }
 
-    /// Records that somebody has revoked the claim: it is no longer valid, and stays on the server until it is
+    /// Records that somebody has revoked the claim: it is no longer valid, but stays on the server until it is
     /// released.
     pub fn revoke(&mut self) {
         if let Phase::Held { .. } = self.phase {
@@ -449,14 +450,14 @@ impl Claim {
         expired
     }
 
-    /// Gives up the claim because the client closes. A held lease is lost to its holder and left to expire, because
-    /// the work under it may not have stopped. Returns true if this call ended the lease.
+    /// Gives up the claim because the client closes. A held lease is lost to its holder and is not released but expires
+    /// on the server, because the work under it may not have stopped. Returns true if this call ended the lease.
     pub fn give_up(&mut self, now: Moment) -> bool {
         let held = !self.expire(now) && matches!(self.phase, Phase::Held { .. });
         if held {
             self.present = false;
             self.acquire_in_doubt = false;
-            // If an unanswered repeat turns out not to have been sent, that brings neither of them back.
+            // If it turns out that an unanswered repeat was not sent, that must not set either of them again.
             if let Some(pending) = &mut self.pending {
                 pending.present_before = false;
             }
@@ -476,12 +477,13 @@ impl Claim {
         };
     }
 
-    /// A release of several claims was refused after it had been executed for some of them.
+    /// Notes that the claim may have been released: a release of several claims was refused after it had been executed
+    /// for some of them.
     pub(crate) fn may_be_released(&mut self) {
         self.release_in_doubt = true;
     }
 
-    /// Returns what is left to do for a claim that has ended: nothing, or a release.
+    /// Returns which release a claim that has ended still needs, if any.
     pub fn release_needed(&self) -> ReleaseNeeded {
         let on_its_way = self
             .pending

@@ -1,4 +1,4 @@
-//! The part of a claim that is about waiting in a queue: which of its requests a grant by message may name, and when
+//! What a claim remembers while it waits in a queue: which of its requests the message of a grant may name, and when
 //! each was sent. The deadline counts from the send of the named request, not from the last request *sent*, which may
 //! never have arrived.
 
@@ -10,7 +10,7 @@ use crate::words::moment::Moment;
 use crate::words::store_error::Request;
 use crate::words::token::FencingToken;
 
-/// How many requests are remembered. There are few between two answers; a message that names an older one changes
+/// How many requests are remembered. There are few between two answers. A message that names an older one changes
 /// nothing, and the next heartbeat finds the grant.
 const REMEMBERED: usize = 16;
 
@@ -19,13 +19,13 @@ const REMEMBERED: usize = 16;
 pub(super) struct Queue {
     /// How long a grant is valid after the send of the named request: the waiter ttl less a margin.
     pub(super) trust: Duration,
-    /// If less than this is left, a grant by message counts only after an answer.
+    /// If less than this is left of a grant by message, only an answer counts.
     pub(super) least: Duration,
     /// When the last answered request was sent.
     pub(super) heard: Option<Moment>,
     /// Requests that the server may have recorded as the last one, oldest first.
     sent: Vec<(Request, Moment)>,
-    /// A grant whose message came before the answer that says that the claim waits.
+    /// A grant whose message came before the answer that the claim waits.
     early: Option<(FencingToken, Request)>,
     /// Something has happened that no heartbeat sent so far can report.
     pub(super) doubtful: bool,
@@ -43,7 +43,7 @@ impl Queue {
         }
     }
 
-    /// An acquire or a heartbeat is sent.
+    /// Notes that an acquire or a heartbeat is sent.
     pub(super) fn sent(&mut self, request: Request, now: Moment) {
         if self.sent.len() == REMEMBERED {
             self.sent.remove(0);
@@ -52,8 +52,9 @@ impl Queue {
         self.doubtful = false;
     }
 
-    /// The claim waits, as answered to `request`. A message can no longer name an earlier request, except a late
-    /// copy, which the next heartbeat resolves. Returns a grant that was reported too early, if there was one.
+    /// Notes that the server has answered `request`, and that the claim waits. From now on a message cannot name an
+    /// earlier request, unless it is a late copy, which the next heartbeat resolves. Returns a grant that was reported
+    /// too early, if there was one.
     pub(super) fn answered(
         &mut self,
         request: Request,
@@ -64,12 +65,12 @@ impl Queue {
         self.early.take()
     }
 
-    /// A grant was reported before it is known that the claim waits.
+    /// Notes a grant that was reported before it is known that the claim waits.
     pub(super) const fn overtaken_by(&mut self, token: FencingToken, request: Request) {
         self.early = Some((token, request));
     }
 
-    /// Forgets what makes no difference from `now` on: requests whose grant would no longer be valid, and what only
+    /// Forgets what makes no difference from `now` on: requests whose grants would no longer be valid, and what only
     /// the engine needs.
     pub(super) fn fold(&mut self, now: Moment, max_hold: Option<Duration>) {
         let trust = max_hold.map_or(self.trust, |longest| longest.min(self.trust));
@@ -98,16 +99,16 @@ impl Queue {
 
 impl Claim {
     /// Lets the claim wait in a queue. A grant by message is valid for `trust`, the waiter ttl less a margin, counted
-    /// from the send of the request that the message names. If less than `least` of that is left, the grant needs an
-    /// answer.
+    /// from the send of the request that the message names. If less than `least` of that is left, the grant counts only
+    /// after an answer.
     #[must_use]
     pub fn with_queue(mut self, trust: Duration, least: Duration) -> Self {
         self.queue = Some(Box::new(Queue::new(trust, least)));
         self
     }
 
-    /// Records a message that the claim was granted with `token`, and that `request` was the last of its requests
-    /// that the server had executed. A repeated message changes nothing; one that is late or names an unknown request
+    /// Records a message that the claim was granted with `token`, and that `request` was the last of its requests that
+    /// the server had executed. A repeated message changes nothing. A message that is late or names an unknown request
     /// is only a hint.
     pub fn granted_by_message(
         &mut self,
@@ -119,7 +120,7 @@ impl Claim {
             return Verdict::Ignored;
         };
         if self.phase == Phase::Asking {
-            // It arrived before the answer that says that the claim waits.
+            // The message arrived before the answer that the claim waits.
             if !mutant!(EarlyGrantLost) {
                 queue.overtaken_by(token, request);
             }
@@ -128,7 +129,7 @@ impl Claim {
         if self.phase != Phase::Waiting {
             return Verdict::Ignored;
         }
-        // A late copy about a request that is no longer remembered: a heartbeat will show whether it is true.
+        // A late copy, about a request that is no longer remembered. A heartbeat will show whether it is true.
         let Some(sent) = queue.when_sent(request) else {
             return Verdict::Recheck;
         };
@@ -145,7 +146,7 @@ impl Claim {
         self.hold(token, sent, deadline, now)
     }
 
-    /// The claim waits in the queue, as an answer says.
+    /// Records an answer that the claim waits in the queue.
     pub(super) fn placed(&mut self, pending: Pending, place: u64, now: Moment) -> Verdict {
         let Some(queue) = &mut self.queue else {
             return Verdict::Unexpected;
@@ -157,13 +158,13 @@ impl Claim {
                 self.upkeep_granted_in_time();
                 return verdict;
             }
-            // The message may be true, and only another answer can show that.
+            // The message may be true. Only another answer can show that.
             self.doubt_place();
         }
         Verdict::Waiting(place)
     }
 
-    /// The server has more to do before it can answer. It has recorded the heartbeat all the same.
+    /// Records that the server has more to do before it can answer. It has recorded the heartbeat nevertheless.
     pub(super) fn must_ask_again(&mut self, pending: Pending) -> Verdict {
         if let (Verb::Heartbeat, Some(queue)) = (pending.verb, &mut self.queue) {
             queue.answered(pending.request, pending.sent);
@@ -171,7 +172,7 @@ impl Claim {
         Verdict::More
     }
 
-    /// Something has happened that only a heartbeat sent from now on can report; an answer that is still outstanding
+    /// Notes that something has happened that only a heartbeat sent from now on can report. An outstanding answer
     /// cannot.
     pub(crate) fn doubt_place(&mut self) {
         let lost = self.pending.is_some() && mutant!(HintBehindHeartbeatLost);

@@ -18,7 +18,7 @@ pub enum Ending {
     Lost(LossReason),
 }
 
-/// What may be assumed about a claim at a moment.
+/// What the holder may assume about a claim at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Validity {
@@ -33,7 +33,7 @@ pub enum Validity {
 }
 
 impl Validity {
-    /// Returns whether the holder may assume that it holds.
+    /// Returns whether the holder may assume that the claim holds.
     pub const fn holds(self) -> bool {
         matches!(self, Self::Valid | Self::Uncertain)
     }
@@ -55,18 +55,18 @@ pub enum NotNow {
 pub enum Verdict {
     /// The claim holds now.
     Granted(FencingToken),
-    /// The claim was granted too long ago to be valid, or had already been released: it has ended, and a new claim is
+    /// The claim was granted too long ago to be valid, or had already been released. It has ended, and a new claim is
     /// needed.
     Stale,
     /// Another claim holds, for this long unless it is renewed.
     Busy(Option<Duration>),
     /// The server is quarantined for this long.
     Quarantined(Duration),
-    /// Only the claims that it is to hold together with keep it out.
+    /// The name itself is free. Only the claims that must be granted together with this one keep it out.
     Free,
     /// The claim waits in the queue, at this place counted from 1.
     Waiting(u64),
-    /// The server has more to do before it can answer: send the same request again at once.
+    /// The server has more to do before it can answer. Send the same request again at once.
     More,
     /// The queue is full, at this length.
     QueueFull(u64),
@@ -76,22 +76,22 @@ pub enum Verdict {
     OverLimit(u32),
     /// There is nothing to hold: the work of the name is done, or has failed.
     Stored,
-    /// A message says that the claim was granted, but so long ago that only an answer counts: send a heartbeat now.
+    /// A message says that the claim was granted, but so long ago that only an answer counts. Send a heartbeat now.
     Recheck,
     /// The lease was renewed.
     Renewed,
     /// The lease has been lost.
     Lost(LossReason),
-    /// The claim is not on the server any more; it was there until now, or until an earlier release of its own.
+    /// The claim is no longer on the server. It was there until now, or until an earlier release of its own.
     Released {
         /// Whether the server published the wake.
         told: bool,
-        /// How many claims its owner still holds, as far as an answer has said.
+        /// How many claims its owner still holds, as far as an answer has shown.
         holds: u64,
     },
-    /// The claim is not on the server any more, and the name is in its cooldown.
+    /// The claim is no longer on the server, and the name is in its cooldown.
     Cooldown {
-        /// Whether the server published the message of it.
+        /// Whether the server published the message about the cooldown.
         told: bool,
         /// The rest of the cooldown.
         left: Duration,
@@ -100,19 +100,19 @@ pub enum Verdict {
     WasGone,
     /// The name holds data of another kind.
     WrongKind,
-    /// This request cannot have such an answer.
+    /// A request of this sort cannot have such an answer.
     Unexpected,
-    /// The answer to a request that had been abandoned: it changes nothing.
+    /// The answer to a request that had been abandoned. It changes nothing.
     Ignored,
 }
 
 impl Verdict {
-    /// The verdict of an answer to an acquire that leaves nothing of the claim on the server.
+    /// The verdict of an answer that refuses an acquire, and after which nothing of the claim is on the server.
     pub(super) const fn of_refusal(answer: Answer) -> Option<Self> {
         Some(match answer {
             Answer::Busy(left) => Self::Busy(left),
             Answer::Quarantined(left) => Self::Quarantined(left),
-            // Its own name is free, but it is not granted alone.
+            // The claim's own name is free, but it is not granted alone.
             Answer::Free => Self::Free,
             Answer::QueueFull(length) => Self::QueueFull(length),
             Answer::WouldDeadlock => Self::WouldDeadlock,

@@ -117,7 +117,8 @@ fn a_forsaken_claim_needs_no_leave_when_its_repeat_was_not_sent() {
     );
 }
 
-/// From a copy of the first acquire, which had been abandoned, before the answer to the second.
+/// The message is about a copy of the first acquire, which had been abandoned. It arrives before the answer to the
+/// second.
 #[test]
 fn an_early_message_that_names_another_request_lets_the_claim_wait_and_ask_again() {
     let mut claim = waiter();
@@ -454,8 +455,8 @@ fn a_refused_conversion_is_believed_unless_another_request_for_it_may_still_be_e
 }
 
 proptest! {
-    /// Whatever happens: validity never exceeds ttl − margin from a send, never returns once ended, and an acquire is
-    /// never sent for an ended claim.
+    /// For any events: validity never exceeds ttl − margin from a send and never returns once it has ended, and an
+    /// acquire is never sent for an ended claim.
     #[test]
     fn belief_obeys_the_laws_under_any_events(steps in prop::collection::vec((any_step(), 0..400u64), 1..40)) {
         let mut claim = claim();

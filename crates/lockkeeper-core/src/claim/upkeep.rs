@@ -1,10 +1,12 @@
 //! What must be done for a claim, and when. Its [`Agenda`] is derived from its state and changes in the same
-//! transitions, so the [`schedule`](crate::schedule) decides nothing: it only keeps the claims in order.
+//! transitions. So the [`schedule`](crate::schedule) decides nothing: it only keeps the claims in order.
 //!
-//! A grant that comes by message, with the answer to a heartbeat, or from the previous claim of its cohort, belongs
-//! to nobody until its acquisition has [taken](Claim::take) it. Until then it is not renewed, because the acquisition
-//! may never be polled again; after a time limit it is given up. A notice about a claim that arrives before its
-//! holder has been told of the grant is applied after that: messages and answers come over different connections.
+//! A grant may come by message, with the answer to a heartbeat, or from the previous claim of the cohort. Such a grant
+//! belongs to nobody until the acquisition has [taken](Claim::take) it. Until then it is not renewed, because the
+//! acquisition may never be polled again; after a time limit it is given up.
+//!
+//! Messages and answers come over different connections. So a notice about a claim may arrive before its holder has
+//! been told of the grant, and is then applied after that.
 
 use std::time::Duration;
 
@@ -15,29 +17,28 @@ use crate::words::answer::Verb;
 use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
 
-/// How long after the end of a holder's lease the first waiter in the queue asks: the server counts whole
-/// milliseconds.
+/// How long after the end of a holder's lease the first waiter in the queue asks. The server counts whole milliseconds.
 const AT_THE_END: Duration = Duration::from_millis(1);
 
-/// What happened when a claim's time may have been over, or when its client closes.
+/// The result of a check of a claim's time limits, or of closing its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
-    /// Nothing has changed, or its acquisition will release it.
+    /// Nothing has changed, or the claim's acquisition will release it.
     Nothing,
     /// A holder's lease is lost.
     Lost,
-    /// Nobody had taken it, and it has ended; nothing else will release it.
+    /// No acquisition had taken it, and it has ended. Nothing else will release it.
     Abandoned,
 }
 
 /// Who has the grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Grantee {
-    /// Nobody yet. `until` is when it is given up, if it did not come with the answer to its acquire.
+    /// Nobody yet. It is given up at `until`; `None` if it came with the answer to its acquire.
     Nobody { until: Option<Moment> },
     /// The acquisition.
     Acquisition,
-    /// The holder has been told, but may not begin before replicas have it.
+    /// The holder, which has been told but may not begin before replicas have the grant.
     Unconfirmed,
     /// The holder.
     Holder,
@@ -53,26 +54,26 @@ pub(super) struct Upkeep {
     untaken: Duration,
     /// When the acquisition stops waiting.
     wait_until: Option<Moment>,
-    /// It stands in the local queue of its cohort: the previous claim may bring it a grant.
+    /// It stands in the local queue of its cohort, so the previous claim may bring it a grant.
     in_line: bool,
     grantee: Grantee,
     /// When the next request that keeps it alive is due.
     next: Option<Moment>,
-    /// That request is in a batch and about to be sent.
+    /// That request has been taken for a batch and is about to be sent.
     picked: bool,
-    /// It was granted by message, and so for less than a whole lease, and has not been renewed yet.
+    /// It was granted by message, and so for less than a whole lease. It has not been renewed yet.
     short: bool,
     /// A notice that arrived before the holder was told of the grant.
     notice: Option<Notice>,
-    /// This client may have missed a notice about it.
+    /// This client may have missed a notice about the claim.
     unheard: bool,
     /// Its release has been posted.
     posted: bool,
 }
 
 impl Claim {
-    /// Lets the claim be kept alive: by renewals at this pace while it is used, and by heartbeats while it waits,
-    /// until `wait_until`. A grant that nobody takes within `untaken` is given up.
+    /// Keeps the claim alive: by renewals at this pace while it is used, and by heartbeats while it waits, until
+    /// `wait_until`. A grant that no acquisition takes within `untaken` is given up.
     #[must_use]
     pub(crate) fn with_upkeep(
         mut self,
@@ -98,7 +99,7 @@ impl Claim {
         self
     }
 
-    /// What must be done for it, and when.
+    /// What must be done for the claim, and when.
     pub(crate) fn agenda(&self) -> Agenda {
         let Some(upkeep) = &self.upkeep else {
             return Agenda::default();
@@ -137,19 +138,19 @@ impl Claim {
         matches!(grantee, Some(Grantee::Unconfirmed | Grantee::Holder))
     }
 
-    /// It joins the local queue of its cohort, or leaves it.
+    /// Notes whether it stands in the local queue of its cohort.
     pub(crate) fn stand_in_line(&mut self, stands: bool) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.in_line = stands;
         }
     }
 
-    /// Whether it waits, or has asked and may come to wait.
+    /// Whether it waits, or has asked and may still come to wait.
     pub(crate) const fn may_wait(&self) -> bool {
         matches!(self.phase, Phase::Asking | Phase::Waiting)
     }
 
-    /// The acquisition takes the grant, if it is valid at `now`; returns its token.
+    /// Takes the grant for the acquisition, if it is valid at `now`; returns its token.
     pub(crate) fn take(&mut self, now: Moment) -> Option<FencingToken> {
         let token = self.token().filter(|_| self.validity(now).holds())?;
         if let Some(upkeep) = &mut self.upkeep
@@ -160,9 +161,9 @@ impl Claim {
         Some(token)
     }
 
-    /// The holder has been told of the grant: from now on it is renewed, and notices apply.
+    /// Notes that the holder has been told of the grant. From now on the claim is renewed, and notices apply.
     ///
-    /// The time to the first renewal counts from the send of the answered request; for a claim that has waited it
+    /// The time to the first renewal counts from the send of the answered request. For a claim that has waited, it
     /// counts from now, because that request was sent long ago.
     pub(crate) fn begin_use(&mut self, now: Moment) {
         let Some(upkeep) = &mut self.upkeep else {
@@ -185,8 +186,8 @@ impl Claim {
         }
     }
 
-    /// Sets whether the holder may begin. While it may not, the claim is not renewed, and is not left to expire when
-    /// the client closes.
+    /// Sets whether the holder may begin. While it may not, the claim is not renewed, and when the client closes it is
+    /// released instead of expiring.
     pub(crate) fn set_confirmed(&mut self, confirmed: bool) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.grantee = match confirmed {
@@ -196,7 +197,8 @@ impl Claim {
         }
     }
 
-    /// A message reports this about the claim. It may have arrived before the answer with the grant.
+    /// Applies a notice from a message. If the holder has not been told of the grant yet, the notice is kept until
+    /// then.
     pub(crate) fn notice(&mut self, notice: Notice) {
         if self.is_told() {
             match notice {
@@ -208,15 +210,15 @@ impl Claim {
         }
     }
 
-    /// The client starts only now to receive notices about the claim, or may have missed one: the server must be
-    /// asked.
+    /// Notes that the server must be asked about the claim: the client starts only now to receive notices about it, or
+    /// may have missed one.
     pub(crate) fn may_have_missed_notices(&mut self) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.unheard = true;
         }
     }
 
-    /// Whether the server must be asked now whether the claim holds. True once.
+    /// Whether the server must be asked now whether the claim holds. True only once.
     pub(crate) fn take_question(&mut self) -> bool {
         let verify = self.agenda().verify;
         if let Some(upkeep) = self.upkeep.as_mut().filter(|_| verify) {
@@ -225,13 +227,14 @@ impl Claim {
         verify
     }
 
-    /// Sends the request that keeps the claim alive now, or a heartbeat as soon as the outstanding one is answered.
+    /// Makes the request that keeps the claim alive due now. If one is outstanding, a heartbeat follows as soon as it
+    /// is answered.
     pub(crate) fn hurry(&mut self, now: Moment) {
         self.doubt_place();
         self.keep_now(now);
     }
 
-    /// Sends the request that keeps the claim alive now, unless one is unanswered.
+    /// Makes the request that keeps the claim alive due now, unless one is unanswered.
     pub(crate) fn keep_now(&mut self, now: Moment) {
         if self.agenda().due.is_some()
             && let Some(upkeep) = &mut self.upkeep
@@ -240,8 +243,8 @@ impl Claim {
         }
     }
 
-    /// Takes the request that is due out of the agenda, together with when it was due: the caller is about to send
-    /// it.
+    /// Takes the request that is due out of the agenda, because the caller is about to send it. Returns it together
+    /// with when it was due.
     pub(crate) fn pick(&mut self) -> Option<(Verb, Moment)> {
         let due = self.agenda().due?;
         if let Some(upkeep) = &mut self.upkeep {
@@ -250,21 +253,21 @@ impl Claim {
         Some((self.renewal(), due))
     }
 
-    /// A picked request could not be sent, as noticed at `now`.
+    /// Notes at `now` that a picked request could not be sent.
     pub(crate) fn unsent(&mut self, now: Moment) {
         if self.upkeep.as_ref().is_some_and(|upkeep| upkeep.picked) {
             self.keep_later(now);
         }
     }
 
-    /// The claim is no longer renewed.
+    /// Stops renewing the claim.
     pub(crate) fn let_run_out(&mut self) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.pace = None;
         }
     }
 
-    /// The time of the claim may be over: that of its lease, of its wait, or for taking the grant.
+    /// Ends the claim if one of its time limits has passed: that of its lease, of its wait, or for taking the grant.
     pub(crate) fn run_out(&mut self, now: Moment) -> Passed {
         if self.agenda().deadline.is_none_or(|it| it > now) {
             return Passed::Nothing;
@@ -278,8 +281,8 @@ impl Claim {
         }
     }
 
-    /// The client closes. A grant with which the holder may not begin yet is not left to expire: no work runs under
-    /// it, and its acquisition releases it.
+    /// Ends or gives up the claim, because the client closes. A grant with which the holder may not begin yet does not
+    /// expire: no work runs under it, and its acquisition releases it.
     pub(crate) fn close(&mut self, now: Moment) -> Passed {
         let grantee = self.upkeep.as_ref().map(|upkeep| upkeep.grantee);
         if self.abandon(now) {
@@ -291,8 +294,8 @@ impl Claim {
         }
     }
 
-    /// Ends a claim that waits or whose grant nobody has taken, unless its acquisition will do that. No work has run
-    /// under it, so there is no cooldown.
+    /// Ends a claim that waits, or whose grant no acquisition has taken, unless its acquisition will do that. No work
+    /// has run under it, so there is no cooldown.
     fn abandon(&mut self, now: Moment) -> bool {
         let grantee = self.upkeep.as_ref().map(|upkeep| upkeep.grantee);
         let abandoned = match (self.phase, grantee) {
@@ -308,21 +311,21 @@ impl Claim {
         abandoned
     }
 
-    /// Whether a release of the claim must be posted. True once; then it counts as posted.
+    /// Whether a release of the claim must be posted. True only once: then it counts as posted.
     pub(crate) fn take_release(&mut self) -> bool {
         let needed = self.release_needed() != ReleaseNeeded::None;
         let posted = self.upkeep.as_mut().map(|upkeep| &mut upkeep.posted);
         needed && posted.is_none_or(|posted| !std::mem::replace(posted, true))
     }
 
-    /// A request is sent.
+    /// Notes that a request is sent.
     pub(super) fn upkeep_sent(&mut self) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.picked = false;
         }
     }
 
-    /// The claim is granted at `now`; `waited`: it has waited for that.
+    /// Notes that the claim is granted at `now`; `waited` says that it has waited for that.
     pub(super) fn upkeep_granted(&mut self, deadline: Moment, waited: bool, now: Moment) {
         if let Some(upkeep) = &mut self.upkeep {
             let brought = waited || upkeep.in_line;
@@ -332,15 +335,15 @@ impl Claim {
         }
     }
 
-    /// The grant came with the answer to the acquire: the acquisition is there to take it.
+    /// Notes that the grant came with the answer to the acquire, so the acquisition is there to take it.
     pub(super) fn upkeep_granted_in_time(&mut self) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.grantee = Grantee::Nobody { until: None };
         }
     }
 
-    /// A request sent at `sent` got this answer; `end` is the end of the lease that the first waiter in the queue
-    /// waits for.
+    /// Notes that a request sent at `sent` got this answer; `end` is the end of the lease that the first waiter in the
+    /// queue waits for.
     pub(super) fn upkeep_answered(
         &mut self,
         sent: Moment,
@@ -358,20 +361,20 @@ impl Claim {
                 upkeep.next = upkeep.pace.map(|pace| sent.after(pace.steady));
             }
             (Verdict::Waiting(_), Phase::Waiting) => {
-                // A lease that expires sends no message: the first waiter in the queue asks then.
+                // A lease that expires sends no message. So the first waiter in the queue asks then.
                 let end = end.map(|end| end.after(AT_THE_END));
                 let steady = sent.after(upkeep.heartbeats.steady);
                 let next = end.map_or(steady, |end| end.min(steady));
                 upkeep.next = Some(if doubtful { now } else { next });
             }
             (Verdict::More, Phase::Waiting) => upkeep.next = Some(now),
-            // A message has reported the grant meanwhile.
+            // A message has reported the grant in the meantime.
             (Verdict::Waiting(_) | Verdict::More | Verdict::Granted(_), _) => {}
             _ => self.keep_later(sent),
         }
     }
 
-    /// A request that was sent at `sent` has brought nothing: the next one follows soon.
+    /// Notes that a request that was sent at `sent` has brought nothing: the next one follows soon.
     pub(super) fn keep_later(&mut self, sent: Moment) {
         let Some(upkeep) = &mut self.upkeep else {
             return;

@@ -272,7 +272,7 @@ impl Client {
     /// # Errors
     ///
     /// As for [`inspect`](Self::inspect). [`Error::Foreign`](crate::Error::Foreign) if another library holds the lock:
-    /// it says who the holder is, which cannot be asked.
+    /// the error names its holder, which cannot be asked to release.
     ///
     /// # Cancel safety
     ///

@@ -1,6 +1,7 @@
-//! The background releaser: releases claims whose release nobody waits for, such as those of a guard that was
+//! The background releaser: releases claims when no caller waits for the release, for example after a guard was
 //! dropped.
 //!
+//! It tries for one ttl. After that, the claim has expired on the server.
 //! It tries for one ttl; after that the claim has expired by itself.
 
 use std::collections::BTreeMap;
@@ -18,11 +19,11 @@ use crate::schedule::pause::Pauses;
 use crate::words::error::Error;
 use crate::words::moment::Moment;
 
-/// How many first attempts may be unanswered on one server at once; more would only queue in the client library.
+/// How many first attempts may be unanswered on one server at once. More would only queue in the client library.
 const ABREAST: usize = 256;
 
 /// How many repeated attempts may be unanswered on one server at once, so that attempts that hang on a dead server do
-/// not delay others.
+/// not delay the others.
 const REPEATED_ABREAST: usize = 64;
 
 /// Limits the unanswered attempts on one server.
@@ -41,7 +42,7 @@ impl Default for Bounds {
     }
 }
 
-/// The task's part of the counts: when the task ends, for whatever reason, nothing is open any more.
+/// The counts while the task runs. When the task ends, for whatever reason, nothing counts as open any more.
 struct Working(Arc<Counts>);
 
 impl Drop for Working {
@@ -53,7 +54,7 @@ impl Drop for Working {
 }
 
 impl Posts {
-    /// Releases everything that is posted until every handle is gone and every claim is settled. Dropping the future
+    /// Releases everything that is posted, until every handle is gone and every claim is settled. Dropping the future
     /// abandons what is open.
     pub(crate) fn release_all(
         self,
@@ -80,7 +81,7 @@ async fn run(
             Some((left, unconfirmed)) = releases.next() => working.0.settle(left, unconfirmed),
             post = posts.recv(), if open => match post {
                 Some(Post { open, until, departure }) => {
-                    // Servers come and go: a server without an open release is forgotten.
+                    // Servers come and go. Once no release is open, all of them are forgotten.
                     if releases.is_empty() {
                         bounds.clear();
                     }
@@ -102,8 +103,8 @@ async fn run(
     }
 }
 
-/// Releases until answered or until it is pointless; returns how many releases the server has confirmed, and how many
-/// not.
+/// Repeats releases until the server answers or repeating is pointless. Returns how many releases the server has
+/// confirmed, and how many not.
 async fn release(
     requester: &Requester,
     subscriptions: &Subscriptions,

@@ -1,9 +1,8 @@
-//! The claims of one client that messages may be about, or for which something must be done: an index over their
-//! [agendas](Agenda), and the handling of messages.
+//! The index of a client's claims, by their [agendas](Agenda): those that messages may be about, and those for which
+//! something must be done. It also applies the messages.
 //!
 //! A claim and its entry here change together: code that [changes](Part::change) a claim updates the index while the
-//! claim is locked. So the lock order is claim before index, and nothing here locks a claim while the index is
-//! locked.
+//! claim is locked. So the lock order is claim before index, and nothing here locks a claim while the index is locked.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -26,7 +25,7 @@ use crate::words::owner::Owner;
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     index: Mutex<Index>,
-    /// Notified when something must be done sooner than everything else.
+    /// Notified when something must be done sooner than anything else.
     pub(super) bell: Notify,
 }
 
@@ -37,11 +36,11 @@ struct Index {
     cohorts: Cohorts<Arc<Part>>,
     /// When the renewer will wake up; `None`: only when it is notified.
     armed: Option<Moment>,
-    /// There was nothing to do when the renewer last looked, and nothing has come since.
+    /// There was nothing to do when the renewer last looked, and nothing has been added since.
     idle: bool,
 }
 
-/// What must be done at a moment.
+/// What must be done now.
 pub(super) struct Work {
     pub(super) overdue: Vec<Arc<Part>>,
     pub(super) due: Vec<Arc<Part>>,
@@ -53,8 +52,9 @@ impl Claims {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agenda of this claim, which is locked, has changed. `can_hand_over`: it has just ended and another claim
-    /// of its cohort may take its place. Returns the claim of its cohort that must be told to ask.
+    /// Updates the index after the agenda of this claim has changed; the claim is still locked. `can_hand_over` says
+    /// that it has just ended and another claim of its cohort may take its place. Returns the claim of its cohort to
+    /// notify that it must ask.
     pub(super) fn follow(
         &self,
         part: &Arc<Part>,
@@ -96,22 +96,22 @@ impl Claims {
         called
     }
 
-    /// A claim that has not asked yet joins the local queue of its cohort, if another claim of the cohort asks, waits
-    /// or holds. Returns whether it did.
+    /// Puts a claim that has not asked yet into the local queue of its cohort, if another claim of the cohort asks,
+    /// waits or holds. Returns whether it did.
     pub(crate) fn arrive(&self, part: &Arc<Part>) -> bool {
         let mut index = self.index();
         let cohorts = &mut index.cohorts;
         cohorts.arrive(part.main(), part.number, Arc::clone(part))
     }
 
-    /// Whether a claim has left its local queue and, if it was granted nothing, must ask the server.
+    /// Returns whether a claim has left its local queue. It must then ask the server, unless it was granted something.
     pub(crate) fn may_ask(&self, part: &Part, impatient: bool) -> bool {
         let mut index = self.index();
         let cohorts = &mut index.cohorts;
         cohorts.may_ask(part.main(), part.number, impatient)
     }
 
-    /// A claim in the local queue gives up.
+    /// Removes a claim that gives up from its local queue.
     pub(crate) fn give_up(&self, part: &Part) {
         let called = {
             let mut index = self.index();
@@ -120,14 +120,14 @@ impl Claims {
         tell(called);
     }
 
-    /// The claim has ended and begins its handover; returns the claim that it hands over to.
+    /// Begins the handover of a claim that has ended. Returns the claim that it hands over to.
     pub(super) fn begin_handover(&self, part: &Part) -> Option<Arc<Part>> {
         let mut index = self.index();
         let cohorts = &mut index.cohorts;
         cohorts.begin(part.main(), part.number)
     }
 
-    /// The handover of the claim is over.
+    /// Ends the handover of the claim.
     pub(super) fn end_handover(&self, part: &Part) {
         let called = {
             let mut index = self.index();
@@ -136,7 +136,7 @@ impl Claims {
         tell(called);
     }
 
-    /// What must be done at `now`. The index changes as it is done.
+    /// What must be done at `now`. The index changes as the work is done.
     pub(super) fn work(&self, now: Moment) -> Work {
         let index = self.index();
         Work {
@@ -146,9 +146,9 @@ impl Claims {
         }
     }
 
-    /// The renewer is about to sleep, until this moment at the latest. If claims have come since it last looked, it
-    /// looks again soon even if none are left: otherwise locks that are acquired and released in quick succession
-    /// would wake it each time.
+    /// Notes and returns when the renewer, which is about to sleep, wakes up: `also` at the latest. If claims have come
+    /// since it last looked, it looks again `soon` even if none are left: otherwise locks that are acquired and
+    /// released in quick succession would wake it each time.
     pub(super) fn arm(&self, soon: Moment, also: Option<Moment>) -> Option<Moment> {
         let mut index = self.index();
         let next = index.schedule.next();
@@ -183,7 +183,7 @@ impl Claims {
         self.index().known.is_empty()
     }
 
-    /// The claims of `owner` that wait for `name`, or may come to.
+    /// The claims of `owner` that wait for `name`, or have asked for it and may come to wait.
     pub(crate) fn waiting(&self, name: &Name, owner: &Owner) -> Vec<String> {
         let mut all = self.all();
         all.retain(|part| {
@@ -192,8 +192,8 @@ impl Claims {
         all.iter().map(|part| part.id.to_string()).collect()
     }
 
-    /// A claim has been released, and no message says who was granted the name: the claims of this client that wait
-    /// for it must ask.
+    /// Lets the claims of this client that wait for the name ask again: a claim has been released, and no message says
+    /// who was granted the name.
     pub(super) fn may_be_granted(&self, name: &Name) {
         for part in self.all() {
             if part.protocol.name() == name && part.claim().may_wait() {
@@ -203,7 +203,7 @@ impl Claims {
         }
     }
 
-    /// A message reports a grant.
+    /// Applies a message that reports a grant.
     pub(crate) fn granted(&self, grant: Grant<'_>) {
         let Some(part) = self.find(grant.claim) else {
             return;
@@ -223,14 +223,15 @@ impl Claims {
         }
     }
 
-    /// A message reports this about a claim.
+    /// Applies a notice that a message reports about a claim.
     pub(crate) fn notice(&self, claim: &str, notice: Notice) {
         if let Some(part) = self.find(claim) {
             part.change(|claim| claim.notice(notice));
         }
     }
 
-    /// From now on this client receives messages about claims of `client`'s owners; it may have missed earlier ones.
+    /// Notes that from now on this client receives messages about claims of `client`'s owners. It may have missed
+    /// earlier ones.
     pub(crate) fn hears(&self, client: Uuid) {
         for part in self.all() {
             if part.id.owner().client() == client {
@@ -239,8 +240,8 @@ impl Claims {
         }
     }
 
-    /// Messages may have been missed, or the server may be another one: every request that keeps a claim alive is due
-    /// now.
+    /// Makes every request that keeps a claim alive due now, because messages may have been missed or the server may be
+    /// another one.
     pub(crate) fn all_due(&self) {
         for part in self.all() {
             let now = part.now();
@@ -248,8 +249,8 @@ impl Claims {
         }
     }
 
-    /// The client closes: every claim here is ended or given up. The observers and grants are not told yet, because
-    /// the loss of one claim also ends those that are held with it.
+    /// Ends or gives up every claim, because the client closes. Observers and grants are not notified yet, because the
+    /// loss of one claim also ends those that are held with it.
     pub(super) fn close(&self) -> Vec<(Arc<Part>, Changed<Passed>)> {
         let all = self.all().into_iter();
         all.map(|part| {

@@ -1,10 +1,10 @@
 //! What a client knows about its server's tokens.
 //!
-//! The largest token it has seen in each slot, because the server has a counter for each slot. No later grant may be
-//! below it, even on a new primary that has lost the counter. A counter that somebody has corrupted affects only its
-//! own slot.
+//! It keeps the largest token that it has seen in each slot, because the server has a counter for each slot. No later
+//! grant may have a smaller token, even on a new primary that has lost the counter. A corrupted counter affects only
+//! its own slot.
 //!
-//! It also knows how far tokens are ahead of the client's own clock, and guesses the next token from that. A wrong
+//! It also measures how far tokens are ahead of the client's own clock, and guesses the next token from that. A wrong
 //! guess costs a round trip.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::words::token::FencingToken;
 #[derive(Debug, Default)]
 pub(crate) struct Floors {
     seen: Mutex<HashMap<u16, u64>>,
-    /// In µs, counted from when the token was asked for; 0 if there was no token yet.
+    /// How far tokens were ahead of this client's clock at the moment of asking, in µs; 0 before the first token.
     lead: AtomicU64,
 }
 
@@ -38,15 +38,16 @@ impl Floors {
         *floor = token.get().max(*floor);
     }
 
-    /// The server gave `token` when asked for `proposal` at that moment. If it followed the proposal, the token says
-    /// nothing about the server's clock.
+    /// Notes that the server gave `token` when it was asked for `proposal` at that moment. If it followed the proposal,
+    /// the token says nothing about the server's clock.
     pub(crate) fn gave(&self, token: FencingToken, proposal: u64, asked: Moment) {
         let lead = token.get().saturating_sub(micros(asked));
         if token.get() > proposal {
-            // The longer a request takes, the larger its token: the next proposals should be above the longest one.
+            // The longer a request takes, the larger its token. So the next proposals should be above the token of the
+            // longest.
             self.lead.fetch_max(lead, Ordering::Relaxed);
         } else if token.get() < proposal {
-            // So far ahead that the server did not follow it.
+            // The proposal was so far ahead that the server did not follow it.
             self.lead.store(lead, Ordering::Relaxed);
         }
     }

@@ -1,8 +1,8 @@
-//! Grants: `needs` of their parts must be valid. A lock on one server needs 1 of 1, several locks held together n of
-//! n, and a lock on several servers a majority.
+//! Grants. `needs` of a grant's parts must be valid: 1 of 1 for a lock on one server, n of n for several locks held
+//! together, and a majority for a lock on several servers.
 //!
-//! One rule says what happens to the rest when a grant is lost: its remaining parts are no longer renewed, and are
-//! released when the guard is gone. Until then the work under the guard has time to stop.
+//! When a grant is lost, its remaining parts are no longer renewed, and are released when the guard is gone. Until then
+//! the work under the guard has time to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,7 +25,7 @@ pub(crate) struct Grant {
     pub(crate) names: Option<Box<str>>,
     /// The guard was released before the grant was lost.
     released: AtomicBool,
-    /// How it was lost, once somebody has noticed.
+    /// How it was lost, once that was noticed.
     lost: OnceLock<Lost>,
     /// Notified when a part changes its phase.
     pub(crate) changed: Notify,
@@ -83,14 +83,15 @@ impl Grant {
         self.parts.get(place).unwrap_or(&self.parts[0]).1
     }
 
-    /// The guard is about to end its parts: unless the lease was lost before, the grant counts as released.
+    /// Counts the grant as released, unless the lease was lost before. Call this before the guard ends its parts.
     pub(crate) fn release(&self) {
         if self.end().is_none() {
             self.released.store(true, Ordering::Relaxed);
         }
     }
 
-    /// How it ended; `None` while it is valid. It compares clocks, so it is correct even if no task ran in time.
+    /// How it ended; `None` while it is valid. Each call reads the clocks, so the result is correct even if no task ran
+    /// in time.
     pub(crate) fn end(&self) -> Option<End> {
         if let Some(lost) = self.lost.get() {
             return Some(End::Lost(lost.clone()));
@@ -115,8 +116,8 @@ impl Grant {
         parts.filter(|part| what(part.validity().0)).count()
     }
 
-    /// Which part was lost, and why; `None` if none was. If parts were lost for several reasons, a notice to the
-    /// holder counts more than an expiry.
+    /// Which part was lost, and why; `None` if none was. If parts were lost for several reasons, the one with the
+    /// highest rank counts: a notice to the holder ranks above an expiry.
     fn worst_loss(&self) -> Option<Lost> {
         let weight = |reason: LossReason| match reason {
             LossReason::Revoked => 4,
@@ -137,8 +138,8 @@ impl Grant {
         worst.map(|(part, reason)| part.lost(reason))
     }
 
-    /// How long it stays valid if nothing else happens, and the part whose clock measures that: its deadline is the
-    /// `needs`-th largest of its parts' deadlines. `None` if it has ended.
+    /// How long the grant stays valid if nothing else happens, and the part that decides this: the one with the
+    /// `needs`-th largest deadline. `None` if the grant has ended.
     pub(crate) fn decisive(&self) -> Option<(Duration, &Arc<Part>)> {
         let left = self.parts().filter_map(|part| {
             let (validity, deadline) = part.validity();

@@ -44,11 +44,11 @@ use crate::words::error::{Error, Result};
 use crate::words::name::Name;
 use crate::words::owner::{ClaimId, Owner};
 
-/// How long the store may take to disconnect from the server: it needs one round trip.
+/// How long the store may take to disconnect from the server, which needs one round trip.
 const TAKING_LEAVE: Duration = Duration::from_secs(1);
 
-/// How many acquisitions of a client may ask for the holder at once when they time out: many waits that end together
-/// are no reason to load a busy server.
+/// How many timed-out acquisitions of a client may ask for the holder at once, so that many waits that end together do
+/// not load a busy server.
 const LOOKS: usize = 16;
 
 /// See the module documentation.
@@ -66,14 +66,14 @@ pub(crate) struct Engine {
     parts: AtomicU64,
     random: Mutex<fastrand::Rng>,
     passes: Arc<Passes>,
-    /// No new work is accepted.
+    /// Set when no new work is accepted.
     closed: Arc<Switch>,
-    /// All work is over.
+    /// Set when all work is over.
     finished: Arc<Switch>,
 }
 
-/// Closes the client when one of its tasks ends for any reason, because calls must then fail and not wait for ever.
-/// That happens when the client's runtime is shut down while another runtime still uses the client.
+/// Closes the client when one of its tasks ends, for whatever reason: calls must then fail instead of waiting for ever.
+/// A task ends early if the client's runtime is shut down while another runtime still uses the client.
 struct CloseWithTask(Arc<Switch>);
 
 impl Drop for CloseWithTask {
@@ -201,14 +201,14 @@ impl Engine {
         })
     }
 
-    /// Ends the validity of a claim; from here on nothing but its release is sent.
+    /// Ends the validity of a claim. From here on only its release is sent.
     pub(crate) fn end(&self, part: &Arc<Part>) {
         let now = self.requester.clock.now();
         part.change(|claim| claim.end(now));
     }
 
-    /// Waits until the pending releases of these names are done, for no longer than `longest`. Releases that are
-    /// posted from now on are not waited for.
+    /// Waits until the pending releases of these names are done, for at most `longest`. It does not wait for releases
+    /// that are posted from now on.
     pub(crate) async fn departed(&self, names: &[&Name], longest: Duration) {
         let Some(last) = self.releaser.departing(names) else {
             return;
@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// A pass for one acquisition or release; closing waits until it is dropped.
+    /// Issues a pass for one acquisition or release. Closing the client waits until the pass is dropped.
     pub(crate) fn enter(&self) -> Result<Pass> {
         let pass = self.passes.issue();
         if self.closed.is_thrown() {
@@ -241,7 +241,8 @@ impl Engine {
         self.closed.thrown().await;
     }
 
-    /// The same, or when the engine is gone.
+    /// Like [`closed`](Self::closed), but the future does not keep the engine alive, and also resolves when the engine
+    /// is dropped.
     pub(crate) fn until_closed(&self) -> impl Future<Output = ()> + use<> {
         let closed = Arc::clone(&self.closed);
         async move { closed.thrown().await }
@@ -258,12 +259,12 @@ impl Engine {
         let in_time = tokio::time::timeout(self.settings.release_timeout, orderly)
             .await
             .is_ok();
-        // Grants that were on their way when the client was closed.
+        // Gives up grants that were on their way when the client was closed.
         let expiring = given_up + self.renewer.close();
         let (confirmed, unconfirmed) = self.releaser.counts();
         let unconfirmed = unconfirmed + self.passes.out();
         self.finished.throw();
-        // The store's tasks may be on a runtime that no longer runs.
+        // The runtime of the store's tasks may have been shut down.
         let _ = tokio::time::timeout(TAKING_LEAVE, self.requester.store.close()).await;
         tracing::debug!(confirmed, expiring, unconfirmed, in_time, "client closed");
         CloseReport {

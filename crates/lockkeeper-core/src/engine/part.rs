@@ -33,7 +33,7 @@ pub(crate) struct Part {
     /// Sends requests to its server.
     pub(crate) requester: Arc<Requester>,
     claim: Mutex<Claim>,
-    /// Others held the lock when it asked, so other claims of its client may be polling the name.
+    /// Others held the lock when the claim asked, so other claims of its client may be polling the name.
     polled: AtomicBool,
     /// Its note, for people.
     pub(crate) note: Option<Arc<str>>,
@@ -95,13 +95,13 @@ impl Part {
         }
     }
 
-    /// With this note.
+    /// Sets the note.
     pub(crate) fn with(mut self, note: Option<Arc<str>>) -> Self {
         self.note = note;
         self
     }
 
-    /// Whether its note must be written now. True once.
+    /// Whether its note must be written now. True only once.
     pub(crate) fn begins_to_show(&self) -> bool {
         !self.shown.swap(true, Ordering::Relaxed)
     }
@@ -116,7 +116,7 @@ impl Part {
         Some(self.place.load(Ordering::Relaxed)).filter(|place| *place > 0)
     }
 
-    /// The loss of this part for this reason.
+    /// Describes the loss of this part for this reason.
     pub(crate) fn lost(&self, reason: LossReason) -> Lost {
         Lost {
             name: self.name().to_owned(),
@@ -154,8 +154,8 @@ impl Part {
         audience.on_lease(&*self.protocol, &self.id, event);
     }
 
-    /// Reports to the observer how a lease ended whose grant was reported, and how long it was held. Only the first
-    /// end is reported.
+    /// Reports to the observer how the lease ended and how long it was held. Does nothing if the grant was not
+    /// reported, or if an end was reported before.
     pub(crate) fn tell_end(&self, event: impl FnOnce(Duration) -> LeaseEvent) {
         let (granted, told) = {
             let claim = self.claim();
@@ -169,12 +169,12 @@ impl Part {
         }
     }
 
-    /// The current moment, by the clock of its deadline.
+    /// The current moment, by the clock that measures its deadline.
     pub(crate) fn now(&self) -> Moment {
         self.requester.clock.now()
     }
 
-    /// The limit on the server is not the one that this client was given: reports that, once.
+    /// Reports, once, that the limit on the server is not the one that this client was given.
     pub(crate) fn hears_limit(&self, limit: u32) {
         let limited = self.protocol.limited();
         if limited.is_some_and(|limited| limited.hears_limit(limit)) {
@@ -187,7 +187,7 @@ impl Part {
         }
     }
 
-    /// Others held the lock when it asked.
+    /// Notes that others held the lock when the claim asked.
     pub(crate) fn was_refused(&self) {
         self.polled.store(true, Ordering::Relaxed);
     }
@@ -204,13 +204,13 @@ impl Part {
         self
     }
 
-    /// Makes the claim replace `old`, if it does not replace another yet.
+    /// Makes the claim replace `old`, unless it already replaces another.
     pub(crate) fn follow(&self, old: &Arc<Self>) {
         let old = (old.id.clone(), Arc::downgrade(old));
         let _ = self.predecessor.set(old);
     }
 
-    /// The claim that this one is converted from, and whether its release must leave a tombstone.
+    /// The claim that this one replaces, and whether its release must leave a tombstone.
     pub(crate) fn predecessor(&self) -> Option<(&ClaimId, bool)> {
         let (id, part) = self.predecessor.get()?;
         let in_doubt = part.upgrade().is_none_or(|old| {
@@ -225,7 +225,7 @@ impl Part {
         *lock(&self.grant) = Arc::downgrade(grant);
     }
 
-    /// Whether the claim is a part of a grant that has ended: renewing it would only keep others out.
+    /// Whether the grant of which the claim is a part has ended. Renewing the claim would then only keep others out.
     pub(crate) fn is_remnant(&self) -> bool {
         let grant = lock(&self.grant).upgrade();
         grant.is_some_and(|grant| grant.end().is_some())
@@ -247,7 +247,7 @@ impl Part {
         changed.result
     }
 
-    /// The same, but leaves the report to the caller.
+    /// Like [`change`](Self::change), but the caller must report the effects.
     pub(super) fn change_silently<T>(
         self: &Arc<Self>,
         transition: impl FnOnce(&mut Claim) -> T,
@@ -257,7 +257,8 @@ impl Part {
         let result = transition(&mut claim);
         let moved = claim.phase() != phase;
         let next = claim.agenda();
-        // A claim can be lost before its holder was told of the grant; this transition is the one that tells it.
+        // A claim can be lost before its holder learns of the grant. Then the transition that tells the holder also
+        // reports the loss.
         let lost = claim.loss();
         let lost = lost.filter(|_| claim.is_told() && (moved || !told));
         let hands_over = agenda.known && !next.known && claim.may_hand_over();
@@ -277,8 +278,8 @@ impl Part {
         }
     }
 
-    /// Notified when the claim is granted and when its validity ends. To miss nothing, call this, then check, then
-    /// await.
+    /// Notified when the claim is granted and when its validity ends. To miss nothing, call this first, then check,
+    /// then await.
     pub(crate) const fn changed(&self) -> &Notify {
         &self.changed
     }
@@ -316,7 +317,7 @@ pub(super) struct Effects {
     moved: bool,
     /// The lease was lost by a holder that had been told of it.
     lost: Option<LossReason>,
-    /// It is the turn of this claim of its cohort.
+    /// The claim of its cohort whose turn it is now.
     called: Option<Arc<Part>>,
 }
 

@@ -1,4 +1,4 @@
-//! Passes: what must finish before a client is closed.
+//! Passes: closing a client waits until all of them are returned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The releases to be done in the background, and those who wait for them.
+//! Posting releases to the background releaser, and waiting until they are done.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,12 +29,12 @@ pub(crate) struct Posts {
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) open: Open,
-    /// Until when releasing them makes sense.
+    /// Until when it makes sense to release them.
     pub(super) until: Moment,
     pub(super) departure: Departure,
 }
 
-/// Claims whose release is not confirmed. Those that are left when this is dropped count as never confirmed.
+/// Claims whose release is not confirmed. When this is dropped, the remaining ones are reported as never confirmed.
 #[derive(Debug, Default)]
 pub(super) struct Open(pub(super) Vec<Arc<Part>>);
 
@@ -46,15 +46,15 @@ impl Drop for Open {
     }
 }
 
-/// The names whose claims are being released. For each, by the number of the post: what is set when that release is
-/// settled.
+/// The names whose claims are being released. Each has the numbers of its posts, and for each post the switch that is
+/// set when it is settled.
 #[derive(Debug, Default)]
 struct Departing {
     posts: u64,
     names: BTreeMap<Box<str>, BTreeMap<u64, Arc<Switch>>>,
 }
 
-/// One posted release. When this is dropped, it is done or abandoned.
+/// One posted release. It is dropped when the release is done or abandoned.
 #[derive(Debug)]
 pub(super) struct Departure {
     post: u64,
@@ -120,7 +120,7 @@ pub(super) struct Tally {
 }
 
 impl Releaser {
-    /// A handle, and the receiving end of what is posted.
+    /// A handle for posting, and the receiving end.
     pub(crate) fn new() -> (Self, Posts) {
         let (inbox, posts) = mpsc::unbounded_channel();
         let counts = Arc::<Counts>::default();
@@ -145,7 +145,7 @@ impl Releaser {
         departing.then_some(open.posts)
     }
 
-    /// Waits until all posts up to this number have released the name.
+    /// Waits until the name has no pending release from the posts up to this number.
     pub(crate) async fn departed(&self, name: &Name, post: u64) {
         loop {
             let last = {
@@ -165,7 +165,7 @@ impl Releaser {
         }
     }
 
-    /// Releases a claim, or several that one script can release, soon. They must no longer be valid.
+    /// Posts the release of one claim, or of several that one script can release. They must no longer be valid.
     pub(crate) fn post(&self, parts: Vec<Arc<Part>>) {
         let ends = parts.iter().map(|it| it.now().after(it.terms.ttl));
         let Some(until) = ends.max() else {
@@ -180,12 +180,12 @@ impl Releaser {
             departure,
         };
         if self.inbox.send(post).is_err() {
-            // The task has ended; the claims expire.
+            // The task has ended; the claims will expire.
             self.counts.settle(0, claims);
         }
     }
 
-    /// Waits until nothing is open.
+    /// Waits until no release is open.
     pub(crate) async fn drained(&self) {
         loop {
             let settled = self.counts.settled.notified();

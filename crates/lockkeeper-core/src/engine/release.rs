@@ -1,4 +1,4 @@
-//! Releasing: a release is repeated until the server has answered, or until it is pointless.
+//! Releasing: a release is repeated until the server answers, or until repeating is pointless.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Arc<Part>) -> 
         observe_released(part);
         return Attempt::Final(Ok(Released::Free));
     }
-    // The first answer means that it is released; `More` means that the waiters behind it are not yet served.
+    // After the first answer the claim is released; `More` only means that the waiters behind it are not yet served.
     let outcome = loop {
         match part.requester.exchange(part, Verb::Release).await {
             Ok(Verdict::More) => {}
@@ -82,7 +82,7 @@ pub(crate) async fn attempt(subscriptions: &Subscriptions, part: &Arc<Part>) -> 
     conclude(subscriptions, part, outcome)
 }
 
-/// A handover in progress. When this is dropped it is over, and the next claim checks its outcome.
+/// A handover in progress. Dropping this ends it, and the next claim then checks its outcome.
 struct Handover<'a>(&'a Part);
 
 impl Drop for Handover<'_> {
@@ -151,7 +151,7 @@ fn conclude(
     }
 }
 
-/// Others may acquire the name now; `told` says whether the server published the wake.
+/// Notes that others may acquire the name now; `told` says whether the server published the wake.
 fn has_left(subscriptions: &Subscriptions, part: &Part, told: bool) {
     match part.protocol.queue() {
         None => subscriptions.left(&part.protocol.channel(), told),
@@ -160,7 +160,8 @@ fn has_left(subscriptions: &Subscriptions, part: &Part, told: bool) {
     }
 }
 
-/// Reports a release to the observer, unless a loss was reported, even if the server still had the claim.
+/// Reports a release to the observer. A loss that was reported is not followed by a release, even if the server still
+/// had the claim.
 pub(crate) fn observe_released(part: &Part) {
     if let Validity::Ended(Ending::Released) = part.validity().0 {
         part.tell_end(|held| LeaseEvent::Released { held });

@@ -1,10 +1,13 @@
 //! One request of one claim, from permission to verdict.
 //!
 //! Everything that changes a claim on a server goes through [`Requester::exchange`], or for several claims through
-//! [`Requester::renew`]. So the laws of claims and time are enforced in one place. Permission and send time are taken
-//! before the first byte. A missing answer is reported to the claim as unknown. A script that the server does not
-//! have is sent again by its text only if no release overtook it. The question of [`Requester::verify`] changes
-//! nothing and may run beside another request.
+//! [`Requester::renew`]. So the laws of claims and time are enforced in one place:
+//!
+//! - Permission and send time are taken before the first byte.
+//! - A missing answer is reported to the claim as unknown.
+//! - A script that the server does not have is sent again by its text only if no release overtook it.
+//!
+//! [`Requester::verify`] changes nothing on the server, and may run beside another request.
 
 mod replicas;
 
@@ -38,7 +41,7 @@ pub(crate) enum Failed {
     Store(StoreError),
 }
 
-/// An unanswered request. If this is dropped, the answer will never be known.
+/// An unanswered request. If this is dropped before the answer is reported, the answer stays unknown for ever.
 struct Unanswered<'a> {
     part: &'a Arc<Part>,
     request: Request,
@@ -46,7 +49,7 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        // No effect if the answer or failure has already been reported to the claim.
+        // This has no effect if the claim already has the answer or the failure.
         self.part
             .change(|claim| claim.failed(self.request, Outcome::Unknown));
     }
@@ -62,7 +65,7 @@ pub(crate) struct Requester {
     /// The rights that a user needs for this client's namespace.
     pub(crate) rules: Rules,
     requests: AtomicU64,
-    /// The name of the store in every process, if it has one.
+    /// The name that the store has in every process, if it has one.
     store_name: Option<Arc<str>>,
     pub(crate) floors: Floors,
     /// When a claim last held on some of several servers while others kept it from a majority.
@@ -152,8 +155,8 @@ impl Requester {
         (verdict, record)
     }
 
-    /// Replaces the claim of `old` by that of `new`, and reports the outcome to both: the verdict is that of the new
-    /// one. The old one's validity ends before the first byte, unless it is kept.
+    /// Replaces the claim of `old` by that of `new`, reports the outcome to both, and returns the verdict of the new
+    /// one. The old one's validity ends before the first byte, unless `keeps_belief`.
     ///
     /// Dropping the future leaves the request unanswered, which both claims record.
     pub(crate) async fn convert(
@@ -171,7 +174,8 @@ impl Requester {
         let now = self.clock.now();
         old.change(|claim| match &outcome {
             Ok(Verdict::Granted(_)) => claim.converted(request, now),
-            // A conversion that is never refused has happened; other waiters are not yet served.
+            // Without `keeps_belief` a conversion is never refused, so it has happened; only other waiters are not yet
+            // served.
             Ok(Verdict::More) if !keeps_belief => claim.converted(request, now),
             Ok(Verdict::Busy(_) | Verdict::More) => claim.conversion_refused(request, now),
             Err(Failed::Store(error)) => claim.failed(request, error.outcome()),
@@ -181,8 +185,8 @@ impl Requester {
         outcome
     }
 
-    /// Sends the renewals, or the heartbeats, of claims of one kind and group in one script, and reports the outcome
-    /// to each claim. The outcomes are in the order of the claims.
+    /// Sends the renewals, or the heartbeats, of claims of one kind and group in one script, and reports to each claim
+    /// its outcome. Returns the outcomes in the order of the claims.
     ///
     /// Dropping the future leaves all of them unanswered.
     pub(crate) async fn renew(
@@ -194,8 +198,8 @@ impl Requester {
         self.exchange_all(batch, verb, item).await
     }
 
-    /// Acquires claims on several names of one group in one script, all or none, or releases them in one. Otherwise
-    /// like [`renew`](Self::renew).
+    /// Acquires claims on several names of one group in one script, all or none, or releases them in one script.
+    /// Otherwise like [`renew`](Self::renew).
     pub(crate) async fn exchange_together(
         &self,
         group: &[Arc<Part>],
@@ -253,9 +257,9 @@ impl Requester {
         outcomes
     }
 
-    /// Sends one request for all of `sent`. If the server does not have the script, claims that have ended since are
-    /// removed from `sent` before the script is sent by its text, because nothing may follow their releases. If the
-    /// claims are to be acquired all or none, it is then not sent for the rest.
+    /// Sends one request for all of `sent`. If the server does not have the script, the script is sent again by its
+    /// text, without claims that have ended since: they are removed from `sent`, because nothing may follow their
+    /// releases. If the claims are to be acquired all or none, nothing is sent again once one of them has ended.
     async fn call_all(
         &self,
         batch: &[Arc<Part>],
@@ -290,9 +294,9 @@ impl Requester {
         }
     }
 
-    /// Asks the server whether a claim holds, independently of other requests: the question changes nothing there.
+    /// Asks the server whether a claim holds. This changes nothing there, so it may run beside other requests.
     pub(crate) async fn verify(&self, part: &Part) -> Result<Answer, StoreError> {
-        // First with the main key alone, which can be found even while its slot moves key by key.
+        // First asks with the main key alone, which can be found even while its slot moves key by key.
         let mut inflated = false;
         loop {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
@@ -308,7 +312,7 @@ impl Requester {
     }
 
     /// Writes the largest token of a majority back to this server, independently of other requests. If the claim no
-    /// longer holds there it changes nothing, however late it is executed.
+    /// longer holds there, it changes nothing, even if the server executes it late.
     pub(crate) async fn raise(
         &self,
         part: &Part,
@@ -336,7 +340,7 @@ impl Requester {
         Ok(reply)
     }
 
-    /// Sends the server what the claim's kind has to proclaim about a claim that holds, if anything.
+    /// Sends what the claim's kind proclaims about a claim that holds, if anything.
     pub(crate) async fn proclaim(&self, part: &Part) -> Result<(), StoreError> {
         match part.protocol.proclamation(self.ask(part)) {
             Some(call) => self
@@ -391,8 +395,8 @@ impl Requester {
         }
     }
 
-    /// Calls the script by its SHA-1, and by its text if the server does not have it and `may_resend` still allows
-    /// it.
+    /// Calls the script by its SHA-1. If the server does not have it, calls it by its text, if `may_resend` still
+    /// allows that.
     async fn call(
         &self,
         request: Request,
@@ -413,19 +417,19 @@ impl Requester {
         Ok((script, reply))
     }
 
-    /// Sends one request. A refusal for a missing right says which right to give.
+    /// Sends one request. If the server refuses because a right is missing, the error says which right to give.
     async fn send(&self, call: Call) -> Result<Reply, StoreError> {
         let reply = self.store.call(call).await;
         reply.map_err(|error| self.rules.advise(error))
     }
 
-    /// Subscribes to a channel. A refusal for a missing right says which right to give.
+    /// Subscribes to a channel. If the server refuses because a right is missing, the error says which right to give.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
         let done = self.store.subscribe(channel).await;
         done.map_err(|error| self.rules.advise(error))
     }
 
-    /// Tells the claim of a grant that a message reported.
+    /// Reports to the claim a grant that came by message.
     pub(crate) fn granted_by_message(
         &self,
         part: &Arc<Part>,
@@ -440,7 +444,7 @@ impl Requester {
         verdict
     }
 
-    /// Tells the claim the outcome of its request.
+    /// Reports to the claim the outcome of its request.
     pub(super) fn told(
         &self,
         part: &Arc<Part>,
@@ -461,7 +465,7 @@ impl Requester {
                     Err(Failed::Store(error))
                 }
             };
-            // The acquisition may not know yet of a grant that came by message.
+            // The acquisition may not know of the grant yet if it came by message.
             let told = deadline.filter(|_| claim.is_told());
             let happened = match (&outcome, told) {
                 (Ok(Verdict::Renewed), Some(deadline)) => Some(LeaseEvent::Renewed {
@@ -480,7 +484,7 @@ impl Requester {
             Ok(Verdict::Waiting(place)) => part.stands_at(place),
             _ => {}
         }
-        // A message reported the grant before the answer came.
+        // A message has reported the grant before the answer came.
         if let Ok(Verdict::Granted(token)) = outcome {
             self.floors.saw(part.protocol.name(), token);
         }

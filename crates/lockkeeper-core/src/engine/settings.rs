@@ -1,4 +1,4 @@
-//! Settings of a client, checked once and then only read.
+//! The settings of a client, which are checked once and then only read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ const WAITER_TTL: Duration = Duration::from_secs(10);
 /// How many heartbeats a waiter sends per waiter ttl.
 const HEARTBEATS_PER_TTL: u32 = 3;
 
-/// A lease is renewed after this fraction of its ttl, or a little sooner together with others, so that two renewals
-/// may fail before it is lost.
+/// A lease is renewed after this fraction of its ttl, or a little sooner together with others. So two renewals may fail
+/// before it is lost.
 const RENEWAL_FRACTION: u32 = 3;
 
 /// The largest renewal fraction: more requests would only load the server.
@@ -46,7 +46,7 @@ const REQUESTS_PER_TTL: u32 = 6;
 /// The longest label: people read it at a glance.
 pub(crate) const LONGEST_LABEL: usize = 256;
 
-/// The host name and the process id, which are what one needs to find a holder.
+/// The host name and the process id: what people need to find a holder.
 fn whereabouts() -> String {
     #[cfg(unix)]
     let machine = rustix::system::uname()
@@ -74,7 +74,7 @@ pub(crate) struct Settings {
     /// `None`: from the system.
     pub(crate) seed: Option<u64>,
     pub(crate) audience: Audience,
-    /// The name of the store in every process; `None`: it has none.
+    /// The name that the store has in every process; `None` if it has none.
     pub(crate) store_name: Option<Arc<str>>,
     /// `None`: host name and process id. Empty: no label.
     pub(crate) label: Option<String>,
@@ -143,7 +143,7 @@ impl Settings {
     pub(crate) fn label(&self) -> Option<Arc<str>> {
         let label = match &self.label {
             Some(label) => label.clone(),
-            // What is derived from a seed must be the same in every process.
+            // With a seed, everything must be the same in every process.
             None if self.seed.is_some() => String::new(),
             None => whereabouts(),
         };
@@ -153,7 +153,7 @@ impl Settings {
     /// The terms of one claim: its own ttl or the client's, renewed or not.
     pub(crate) fn terms(&self, ttl: Option<Duration>, renewed: bool) -> Result<Terms> {
         let asked = ttl.unwrap_or(self.ttl);
-        // The server counts whole milliseconds; a fraction that this client added would not exist there.
+        // The server counts whole milliseconds. A fraction would exist only in this client.
         let ttl = Duration::from_millis(asked.as_millis().try_into().unwrap_or(u64::MAX));
         let margin = self.margin.unwrap_or(ttl / 100 + Duration::from_millis(5));
         let margin = if mutant!(NoMargin) {

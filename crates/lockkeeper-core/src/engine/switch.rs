@@ -1,7 +1,7 @@
 //! A switch that is set once and wakes all its waiters.
 //!
-//! Tokio's `watch` would do, but it spreads its waiters randomly over several lists, so their wake-up order is not
-//! known. Here they wake in the order in which they began to wait, so that a run with a given seed can be repeated.
+//! Tokio's `watch` would do, but it spreads its waiters randomly over several lists, so the order in which they wake is
+//! unknown. Here they wake in the order in which they began to wait, so that a run with a given seed can be repeated.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -15,7 +15,7 @@ pub(crate) struct Terms {
     pub(crate) margin: Duration,
     /// How long to wait for the answer to one request.
     pub(crate) timeout: Duration,
-    /// `None` for a fixed lease.
+    /// How often the lease is renewed; `None` for a fixed lease.
     pub(crate) pace: Option<Pace>,
     /// How often a waiting claim sends a heartbeat.
     pub(crate) heartbeats: Pace,
@@ -29,15 +29,15 @@ pub(crate) struct Terms {
     pub(crate) queue_limit: Option<u64>,
     /// How long nobody else may hold, counted from the grant.
     pub(crate) min_hold: Option<Duration>,
-    /// Other claims of the client may be polling the name.
+    /// Whether other claims of the client may be polling the name.
     pub(crate) polled: bool,
     /// How often a name that another library holds is polled.
     pub(crate) poll_every: Duration,
     /// When the acquisition stops waiting; `None`: never.
     pub(crate) wait_until: Option<Moment>,
-    /// It belongs to the cohort of its client and name, which hands the name over among its claims.
+    /// Whether it belongs to the cohort of its client and name, whose claims hand the name over to each other.
     pub(crate) in_cohort: bool,
-    /// The token that all servers of a majority are asked for; 0: none.
+    /// The token that a lock on several servers asks all of them for; 0: none.
     pub(crate) proposal: u64,
 }
 

@@ -1,8 +1,8 @@
-//! What several threads do to one claim at the same time, for a test that runs them in every order: with the
-//! production types, without a server.
+//! What several threads do to one claim at the same time: a test runs them in every order, with the production types
+//! and without a server.
 //!
-//! Each scene begins with a claim whose acquire has been sent, runs threads on it, and then reports what is wrong:
-//! nothing may depend on which thread came first.
+//! Each scene begins with a claim whose acquire has been sent, runs threads on it, and then reports what is wrong.
+//! Nothing may be wrong, whichever thread came first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -308,7 +308,7 @@ impl Stage {
     }
 }
 
-/// A bug that was fixed: the answer was applied, then the message, then the wait overwrote the grant.
+/// A bug that was fixed: the answer was applied, then the message, and then the wait overwrote the grant.
 fn granted_while_placed() {
     let stage = Stage::set();
     let acquirer = stage.spawn(|it| {
@@ -471,7 +471,8 @@ fn renewed_while_due() {
     );
 }
 
-/// Whichever claim it is handed to, and whether that claim still waits: the one behind it is called in the end.
+/// Whichever claim the name is handed to, and whether or not that claim still waits, the claim behind it is called in
+/// the end.
 fn handed_over_while_given_up() {
     let stage = Stage::set().holds();
     let claims = &stage.requester().claims;

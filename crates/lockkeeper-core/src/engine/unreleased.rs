@@ -14,7 +14,7 @@ use crate::engine::part::Part;
 pub(crate) struct Unreleased {
     pub(crate) engine: Arc<Engine>,
     pub(crate) parts: Vec<Arc<Part>>,
-    /// The server's name in errors, for a lock on several servers.
+    /// The server's name in errors, if the lock is on several servers.
     pub(crate) server: Option<Arc<str>>,
 }
 
@@ -24,7 +24,7 @@ impl Unreleased {
         self.parts.first()
     }
 
-    /// Ends their validity; from here on nothing but a release is sent for the claims.
+    /// Ends their validity. From here on only a release is sent for the claims.
     pub(crate) fn end(&self) {
         for part in self.parts.iter().rev() {
             self.engine.end(part);

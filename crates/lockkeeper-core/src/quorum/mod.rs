@@ -1,12 +1,11 @@
-//! What a majority of independent servers decides: the rounds by which a claim is granted, and how long the grant is
-//! valid.
+//! Decisions of a majority of independent servers: the rounds that grant a claim, and how long the grant is valid.
 //!
 //! Pure: events go in with the current [`Moment`], decisions come out. The engine drives it with real stores; the
 //! exhaustive search drives the same code with models of stores. It enforces these laws:
 //!
 //! - A quorum is counted over all servers, never only over those that answered.
-//! - A server's grant is valid for a time counted from before the send of its request, less the clock drift. A lease
-//!   is valid while a quorum of such grants is.
+//! - A server's grant is valid for the ttl less the clock drift, counted from before the send of its request. A lease
+//!   is valid while a quorum of its grants is valid.
 //! - A grant is complete only when the claim holds on a quorum of servers and its token is the last one of each.
 //!   Either all of them gave that token, or the largest token of a quorum was written back to them. After that the
 //!   time is checked once more.
@@ -20,8 +19,8 @@ pub use round::{Failure, Reply, Round, Step, WrittenBack};
 
 use crate::words::moment::Moment;
 
-/// How far a proposed token may be ahead of what a quorum would draw, in µs: half of what servers follow at most, so
-/// that all of the quorum follow it.
+/// How far a proposed token may be ahead of the token that a quorum would draw, in µs. Servers follow a proposal up to
+/// twice that far, so the whole quorum follows it.
 const APART: u64 = 500_000;
 
 /// How many servers there are, and how many of them decide.
@@ -34,8 +33,8 @@ impl Quorum {
     /// The smallest number of servers whose majority survives the loss of one.
     pub const FEWEST: usize = 3;
 
-    /// Returns a majority of `servers`; `None` unless their number is odd and at least three. One more server than an
-    /// odd number would require one more for the majority, and not survive more losses.
+    /// Returns a majority of `servers`; `None` unless their number is odd and at least three. One server more than an
+    /// odd number would raise the majority by one, and the lock would not survive more losses.
     pub const fn of(servers: usize) -> Option<Self> {
         if servers >= Self::FEWEST && servers % 2 == 1 {
             Some(Self { servers })
@@ -64,7 +63,7 @@ impl Quorum {
         missing > self.servers - self.size()
     }
 
-    /// Returns the largest value that a quorum reaches. For the deadlines of each server's part, this is the deadline
+    /// Returns the largest value that a quorum reaches. Given the deadline of each server's part, this is the deadline
     /// of the whole. `None` if there are fewer values than a quorum.
     pub fn reached_by<T: Ord>(self, values: impl IntoIterator<Item = T>) -> Option<T> {
         let mut values: Vec<T> = values.into_iter().collect();
@@ -72,14 +71,14 @@ impl Quorum {
         values.into_iter().nth(self.size() - 1)
     }
 
-    /// Returns how long a quorum stays valid, given how long each server's part does; zero if no quorum is valid.
+    /// Returns how long a quorum stays valid, given how long the part on each server does; zero if no quorum is valid.
     pub fn remaining(self, parts: impl IntoIterator<Item = Duration>) -> Duration {
         self.reached_by(parts).unwrap_or(Duration::ZERO)
     }
 
-    /// Returns the token to propose to all servers, chosen so that as many as possible give the same: above `seen`,
-    /// and as large as the `next` token of every server, except those too far ahead of a quorum. If the next token is
-    /// known of fewer servers than a quorum, it is just above `seen`.
+    /// Returns the token to propose to all servers, chosen so that as many servers as possible give this same token. It
+    /// is above `seen`, and as large as the `next` token of every server that is not too far ahead of a quorum. If the
+    /// next token is known for fewer servers than a quorum, it is just above `seen`.
     pub fn proposal(self, seen: u64, next: impl IntoIterator<Item = u64>) -> u64 {
         let mut next: Vec<u64> = next.into_iter().collect();
         next.sort_unstable();

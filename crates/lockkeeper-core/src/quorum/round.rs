@@ -1,4 +1,4 @@
-//! One round: one claim asks every server at once, and is granted, or not, once.
+//! One round: one claim asks all servers at once, and the round decides once whether the claim is granted.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::Quorum;
 use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
 
-/// The shortest time to wait for the remaining servers after a quorum has granted. One more server lets the lock
-/// survive the loss of another; that is worth a few round trips, and no more.
+/// The shortest time to wait for the remaining servers after a quorum has granted. Each further server lets the lock
+/// survive the loss of one more; that is worth a few round trips, and no more.
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 /// A server's answer to the acquire of a round.
@@ -40,10 +40,10 @@ pub enum WrittenBack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Others hold; a quorum may be free at this moment, `None`: unknown.
+    /// Others hold. A quorum may be free at this moment; `None` if that is unknown.
     Contended(Option<Moment>),
-    /// So many servers have failed or are quarantined that no quorum is left. From this moment on enough servers take
-    /// part again; `None`: unknown.
+    /// So many servers have failed or are quarantined that no quorum is left. At this moment enough servers take part
+    /// again; `None` if that is unknown.
     Unreachable(Option<Moment>),
     /// A quorum had granted, but its validity was over before the grant was complete.
     Late,
@@ -55,7 +55,7 @@ pub enum Failure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Wait for answers, at most until this moment; `None`: as long as they take.
+    /// Wait for answers, at most until this moment; `None` means without a limit.
     Wait(Option<Moment>),
     /// Write the token back to these servers, and wait for answers.
     WriteBack(FencingToken, Vec<usize>),
@@ -68,7 +68,7 @@ pub enum Step {
 /// One server, as the round sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Server {
-    /// The acquire was sent then and is unanswered.
+    /// The acquire was sent at this moment and is unanswered.
     Asked(Moment),
     Granted {
         token: FencingToken,
@@ -98,9 +98,10 @@ pub struct Round {
     trust: Duration,
     servers: Vec<Server>,
     began: Moment,
-    /// When a quorum had granted.
+    /// When a quorum of servers had granted.
     reached: Option<Moment>,
-    /// When a quorum has granted: the token that they all gave, or the largest; from then on the round's own token.
+    /// The round's token, once a quorum has granted: the one that all of the quorum gave, or else the one to write
+    /// back.
     token: Option<FencingToken>,
     /// The largest token of the name that the client had seen before.
     seen: u64,
@@ -123,8 +124,8 @@ impl Round {
         }
     }
 
-    /// Returns the same round for a client that has seen this token of the name: its grant will have a larger one,
-    /// whatever the servers give.
+    /// Sets the largest token of the name that the client has seen. The grant gets a larger one, whatever tokens the
+    /// servers give.
     #[must_use]
     pub const fn above(mut self, seen: u64) -> Self {
         self.seen = seen;
@@ -218,8 +219,8 @@ impl Round {
         Step::WriteBack(largest, self.begin_write_back(largest))
     }
 
-    /// The token that a quorum has given, each server as its last. Tokens of other servers do not matter: the next
-    /// grant meets one server of the quorum.
+    /// The token that all servers of a quorum gave last. The tokens of the other servers do not matter, because every
+    /// later grant needs at least one server of this quorum.
     fn agreed(&self, now: Moment) -> Option<FencingToken> {
         if mutant!(UnequalTokensAgree) {
             return self.tokens().max();
@@ -237,7 +238,8 @@ impl Round {
         })
     }
 
-    /// The servers that have granted another token. A server that has granted this one already has it as its last.
+    /// Begins the write-back. Returns the servers that granted another token; a server that granted this one already
+    /// has it as its last.
     fn begin_write_back(&mut self, largest: FencingToken) -> Vec<usize> {
         let mut behind = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
@@ -260,7 +262,7 @@ impl Round {
         if self.is_reached(accepted) {
             Step::Granted(token)
         } else if self.is_reached(accepted + open) {
-            // After this the grant is no longer valid; an answer that takes longer is too late anyhow.
+            // After this moment the grant is no longer valid, so a later answer is useless.
             let until = |server: &Server| match server {
                 Server::Granted { until, .. } => Some(*until),
                 _ => None,

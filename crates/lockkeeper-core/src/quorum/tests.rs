@@ -95,7 +95,7 @@ fn all_servers_are_asked_for_what_as_many_as_possible_can_give() {
     assert_eq!(proposal(7, &[100, 400, 200, 500_200, 300]), 500_200);
     assert_eq!(proposal(7, &[100, 400, 200, 500_301, 300]), 400);
     assert_eq!(proposal(7, &[500_301, 500_400, 100, 200, 300]), 300);
-    // A server whose clock is behind does not affect the others.
+    // One server whose clock is far behind does not affect the others.
     assert_eq!(
         proposal(7, &[1, 9_000_000, 9_000_001, 9_000_002]),
         9_000_002
@@ -202,8 +202,8 @@ fn answers() -> impl Strategy<Value = Vec<(usize, Reply, WrittenBack, u64)>> {
 }
 
 proptest! {
-    /// Whatever is answered in whatever order: a grant has a quorum that holds, has its token as the last one, and is
-    /// still valid; and every round ends when everybody has answered.
+    /// For any answers in any order: a grant has a quorum whose servers hold the claim, have its token as their last
+    /// one, and are still valid; and every round ends once all servers have answered.
     #[test]
     fn a_grant_is_one_of_a_quorum_that_holds_and_has_its_token_for_the_last(answers in answers()) {
         let servers = answers.len();

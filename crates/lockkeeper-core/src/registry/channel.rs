@@ -1,4 +1,4 @@
-//! One channel: its local queue, its subscription, and when it needs attention. Pure, like its registry.
+//! One channel: its local queue, its subscription, and when it needs attention. Pure, like the registry.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,28 +11,30 @@ use crate::words::owner::Owner;
 use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
-/// How long a subscription without waiters is kept: long enough that workers which take turns on a name pay for it
+/// How long a subscription without waiters is kept: long enough that workers which take turns on a name subscribe only
 /// once, short enough that a name used once leaves nothing behind.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// How long a poller waits without a message at least before it polls. Every known way to lose a message is noticed
-/// otherwise; this is for the unknown ones.
+/// How long at least a poller waits for a message before it polls anyway. Every known way to lose a message is noticed
+/// by other means; this is for the unknown ones.
 pub(super) const SAFETY_POLL: Duration = Duration::from_secs(5);
 
-/// The shortest average time between polls of a client: a client that waits for very many names polls each of them
-/// less often, instead of polling the server without end.
+/// The shortest average time between polls of a client. A client that waits for very many names polls each of them less
+/// often, so that it does not poll the server without end.
 pub(super) const BETWEEN_POLLS: Duration = Duration::from_micros(2_500);
 
 /// How soon a failed subscription is tried again, unless the store reports a new connection before.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// The same if the server refused it and nobody waits for it: it will refuse until somebody changes its rules.
+/// The same, if the server refused the subscription and nobody waits for it: the server will refuse until somebody
+/// changes its rules.
 pub(super) const REFUSED_RETRY: Duration = Duration::from_secs(60);
 
-/// How long a poller may leave its turn unused: its task may be blocked, or its future kept and not polled.
+/// How long a poller may leave its turn unused. Its task may be blocked, or its future may be kept without being
+/// polled.
 const TURN: Duration = Duration::from_secs(1);
 
-/// How long a poll may take before another waiter polls as well.
+/// How long a poll may take before another waiter also polls.
 const LONGEST_LOOK: Duration = SAFETY_POLL;
 
 /// One waiting acquisition, numbered in order of arrival.
@@ -54,7 +56,7 @@ pub(crate) enum Step {
 pub(crate) enum Turn {
     /// Ask the server now.
     Look,
-    /// Wait until this moment unless woken; `None`: until woken.
+    /// Wait until this moment unless woken; `None` means until woken.
     Wait(Option<Moment>),
     /// Give up: waiting is not possible, for this reason.
     GiveUp(StoreError),
@@ -75,27 +77,29 @@ pub(super) enum Subscription {
 #[derive(Debug)]
 pub(super) struct Channel<R> {
     pub(super) reader: R,
-    /// How long its poller waits without a message, at present.
+    /// How long its poller waits without a message at present.
     pub(super) poll: Duration,
     pub(super) line: Line,
     /// How many receive the messages without ever polling.
     pub(super) listeners: usize,
     pub(super) subscription: Subscription,
-    /// Since when something may have changed that no poll has seen.
+    /// The moment since which something may have changed that no poll has seen.
     pub(super) unseen: Option<Moment>,
-    /// Who is polling, and since when.
+    /// The waiter that is polling, and since when.
     pub(super) looking: Option<(WaiterId, Moment)>,
-    /// The last waiter that had arrived when that poll began: its answer is valid for those up to it.
+    /// The last waiter that had arrived when that poll began. The answer is valid for all waiters up to that one.
     pub(super) last_looked_for: WaiterId,
     /// When the poller polls even without a message.
     pub(super) look_at: Moment,
-    /// The server was unreachable for this long: all waiters up to this one whose patience is not longer give up.
+    /// The server was unreachable for this long: all waiters up to this one with no more patience than that give up.
     pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
-    /// The work that locks of this kind were waiting for is done: all waiters up to this one are told.
+    /// The work that locks of this kind were waiting for is done: all waiters up to this one get the outcome.
     pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
-    /// Waiters that may poll outside the queue because their owner holds now.
+    /// Waiters that may poll outside the queue, because their owner holds now or because they can hold together with
+    /// others.
     pub(super) beside: BTreeSet<WaiterId>,
-    /// Waiters that can hold together. When one of them leaves, or the poller is none of them and has to wait on, the first polls beside it.
+    /// Waiters that can hold together. The first of them polls beside the poller when one of them leaves, or when the
+    /// poller is not one of them and has to wait on.
     pub(super) sharing: BTreeSet<WaiterId>,
     /// When the subscription ends, while the queue is empty.
     pub(super) linger: Option<Moment>,
@@ -153,14 +157,15 @@ impl<R> Channel<R> {
         Turn::Look
     }
 
-    /// A claim of `owner` holds: waiters with the same owner may be granted the lock beside it.
+    /// Lets waiters with the same owner as a claim that holds poll: they may be granted the lock beside it.
     pub(super) fn let_in(&mut self, owner: Owner) -> Vec<Step> {
         let same: Vec<WaiterId> = self.line.of(owner).collect();
         self.beside.extend(&same);
         same.into_iter().map(Step::Wake).collect()
     }
 
-    /// Others hold, as this poller was told. What it waits for may exclude them, and what others wait for may not.
+    /// Reacts to a poller that was told that others hold. What it waits for may exclude the holders, but what other
+    /// waiters wait for may not. So the first waiter that can hold together with others polls beside it.
     pub(super) fn let_in_beside(&mut self, poller: WaiterId) -> Vec<Step> {
         match self.sharing.contains(&poller) {
             true => Vec::new(),
@@ -168,8 +173,8 @@ impl<R> Channel<R> {
         }
     }
 
-    /// The first of the waiters that can hold together may be granted the lock beside those that hold. One that was let in and has
-    /// not polled is passed over: its task may be blocked.
+    /// Lets the first of the waiters that can hold together poll: it may be granted the lock beside those that hold. A
+    /// waiter that was let in and has not polled since is passed over: its task may be blocked.
     pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
         let asks =
             |waiter: &WaiterId| self.sharing.contains(waiter) && !self.beside.contains(waiter);
@@ -181,7 +186,7 @@ impl<R> Channel<R> {
         first.into_iter().map(Step::Wake).collect()
     }
 
-    /// The waiter no longer polls; returns whether it did.
+    /// Notes that the waiter no longer polls; returns whether it did.
     pub(super) fn answered(&mut self, waiter: WaiterId) -> bool {
         self.looking
             .take_if(|(looking, _)| *looking == waiter)
@@ -193,8 +198,8 @@ impl<R> Channel<R> {
         self.line.is_empty() && self.listeners == 0
     }
 
-    /// Subscribes if somebody waits or listens and nothing is in progress; an unsubscription in progress is waited
-    /// for.
+    /// Subscribes if somebody waits or listens and nothing is in progress. If an unsubscription is in progress, its end
+    /// subscribes again.
     pub(super) fn open(&mut self, name: &str) -> Vec<Step> {
         let idle = matches!(
             self.subscription,
@@ -238,7 +243,7 @@ impl<R> Channel<R> {
         }
     }
 
-    /// From when on the poller has left its turn unused for too long.
+    /// The moment from which on the poller has left its turn unused for too long.
     fn overdue(&self) -> Moment {
         match (self.looking, self.unseen) {
             (Some((_, since)), _) => since.after(LONGEST_LOOK),

@@ -1,9 +1,9 @@
-//! The cohorts of a client. When a claim for a name arrives while another claim of the client asks, waits or holds,
-//! it stands in a local queue here, and the claim that is released hands the name over to the first. Pure, like the
+//! The cohorts of a client. When a claim for a name arrives while another claim of the client asks, waits or holds, it
+//! joins a local queue here. A claim that is released hands the name over to the first in this queue. Pure, like the
 //! registry.
 //!
-//! The local queue only saves requests: a claim that has stood in it for too long, or has nobody before it, leaves it
-//! and asks the server. So if one claim in the queue is never polled, that delays those behind it but does not stop
+//! The local queue only saves requests. A claim that has stood in it for too long, or has nobody in front of it, leaves
+//! it and asks the server. So if one claim in the queue is never polled, that delays those behind it but does not stop
 //! them.
 //!
 //! After D. Dice, V. Marathe and N. Shavit, *Lock Cohorting*, PPoPP 2012: a lock stays with the waiters of one node a
@@ -16,10 +16,10 @@ use crate::words::agenda::Number;
 use crate::words::moment::Moment;
 
 /// How many times in a row a name is handed over within its cohort at most. After that it goes to claims of other
-/// clients, if any wait.
+/// clients, if any of them wait.
 const HANDOVERS: u32 = 32;
 
-/// For how long it is handed over at most, counted from the first time.
+/// For how long a name is handed over at most, counted from the first time.
 const LONGEST: Duration = Duration::from_millis(50);
 
 /// The cohorts of a client, by the main keys of their names, with a `T` for each claim in a local queue.
@@ -30,13 +30,13 @@ pub(crate) struct Cohorts<T> {
 
 #[derive(Debug)]
 struct Cohort<T> {
-    /// How many of its claims the server may know.
+    /// How many of its claims the server may know of.
     active: usize,
     /// The claims in the local queue, in order of arrival.
     line: BTreeMap<Number, T>,
-    /// A claim has ended and hands over to this one.
+    /// A claim that has ended hands over to another.
     handover: Option<Handover<T>>,
-    /// How many times in a row it has been handed over, and since when.
+    /// How many times in a row the name has been handed over, and since when.
     handovers: u32,
     since: Option<Moment>,
 }
@@ -48,7 +48,7 @@ struct Handover<T> {
     claim: T,
     /// It is in progress, and the next claim waits for its outcome.
     begun: bool,
-    /// The next claim has given up meanwhile.
+    /// The next claim has given up in the meantime.
     deserted: bool,
 }
 
@@ -77,7 +77,7 @@ impl<T: Clone> Cohort<T> {
         self.active > 0 || self.handover.is_some()
     }
 
-    /// The claim to tell that it is its turn to ask.
+    /// The claim to notify that it is its turn to ask.
     fn called(&mut self) -> Option<T> {
         if self.is_led() {
             return None;
@@ -93,13 +93,13 @@ impl<T: Clone> Cohort<T> {
 }
 
 impl<T: Clone> Cohorts<T> {
-    /// From now on the server may know a claim.
+    /// Notes that from now on the server may know of a claim.
     pub(crate) fn enter(&mut self, name: &str) {
         self.names.entry(name.into()).or_default().active += 1;
     }
 
-    /// The claim `from` has ended. If it can hand over, it does so to the first in the queue that still waits;
-    /// otherwise it is the turn of that one to ask. Returns the claim to tell.
+    /// Notes that the claim `from` has ended. If it can hand over, it does so to the first claim in the queue that
+    /// still waits. Otherwise the first one's turn to ask has come. Returns the claim to notify.
     pub(crate) fn leave(
         &mut self,
         name: &str,
@@ -129,7 +129,7 @@ impl<T: Clone> Cohorts<T> {
         self.called(name)
     }
 
-    /// A claim arrives and is ready to ask; returns whether it must join the queue instead.
+    /// Adds a claim that is ready to ask to the queue, if it must join it; returns whether it must.
     pub(crate) fn arrive(&mut self, name: &str, number: Number, claim: T) -> bool {
         let Some(cohort) = self.names.get_mut(name) else {
             return false;
@@ -138,7 +138,7 @@ impl<T: Clone> Cohorts<T> {
         true
     }
 
-    /// The handover of this claim begins; returns the claim that it hands over to.
+    /// Begins the handover of this claim. Returns the claim that it hands over to.
     pub(crate) fn begin(&mut self, name: &str, from: Number) -> Option<T> {
         let handover = self.names.get_mut(name)?.handover.as_mut();
         let handover = handover.filter(|it| it.from == from && !it.begun)?;
@@ -146,8 +146,8 @@ impl<T: Clone> Cohorts<T> {
         Some(handover.claim.clone())
     }
 
-    /// The handover of this claim is over, whatever its outcome. Returns the claim that must check: the next one,
-    /// which asks if it was granted nothing, or the one behind it.
+    /// Ends the handover of this claim, whatever its outcome. Returns the claim that must check: the next one, which
+    /// asks if it was granted nothing, or the one behind it if the next one has given up.
     pub(crate) fn end(&mut self, name: &str, from: Number) -> Option<T> {
         let cohort = self.names.get_mut(name)?;
         let handover = cohort.handover.take_if(|it| it.from == from)?;
@@ -160,8 +160,8 @@ impl<T: Clone> Cohorts<T> {
         }
     }
 
-    /// Whether the claim has left the queue: because a handover to it is over, because it is the first and nobody is
-    /// before it, or because it is `impatient`.
+    /// Takes the claim out of the queue if a handover to it is over, if no claim is in front of it, or if it is
+    /// `impatient`; but never while a handover to it is in progress. Returns whether it is out of the queue.
     pub(crate) fn may_ask(&mut self, name: &str, number: Number, impatient: bool) -> bool {
         let Some(cohort) = self.names.get_mut(name) else {
             return true;
@@ -182,7 +182,7 @@ impl<T: Clone> Cohorts<T> {
         true
     }
 
-    /// The claim gives up. Returns the claim to tell that it is its turn.
+    /// Removes a claim that gives up. Returns the claim to notify that it is its turn.
     pub(crate) fn give_up(&mut self, name: &str, number: Number) -> Option<T> {
         let cohort = self.names.get_mut(name)?;
         cohort.line.remove(&number);

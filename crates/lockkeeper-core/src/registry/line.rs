@@ -1,5 +1,5 @@
-//! The waiters of one channel, in order. None of its operations but [`Line::iter`] goes through all of them. Pure,
-//! like its registry.
+//! The waiters of one channel, in order. No operation but [`Line::iter`] goes through all of them. Pure, like the
+//! registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::words::owner::Owner;
 pub(super) struct Line {
     /// By their place in the queue.
     order: BTreeMap<u64, WaiterId>,
-    /// The place of each waiter, and the owner it waits for if owners are granted the lock again.
+    /// The place of each waiter, and the owner that it waits for if owners are granted the lock again.
     waiters: BTreeMap<WaiterId, (u64, Option<Owner>)>,
     owners: BTreeSet<(Owner, WaiterId)>,
     end: u64,
@@ -47,7 +47,7 @@ impl Line {
         self.owners.extend(owner.map(|owner| (owner, waiter)));
     }
 
-    /// Removes a waiter; returns the owner it waited for.
+    /// Removes a waiter; returns the owner that it waited for.
     pub(super) fn remove(&mut self, waiter: WaiterId) -> Option<Owner> {
         let (place, owner) = self.waiters.remove(&waiter)?;
         self.order.remove(&place);

@@ -1,8 +1,8 @@
-//! Who waits on which channel, which of them polls, and what is subscribed to. Pure: no socket, no task, no clock.
+//! The waiters on each channel, which of them polls, and what is subscribed to. Pure: no socket, no task, no clock.
 //!
 //! On each channel the waiters of this client stand in a queue. The first is the *poller*, the only one that asks the
-//! server. After the last message somebody always polls: a wake is stored with the channel, not with the waiter; a
-//! poller that leaves during a poll hands it on; and a poller that does not use its turn goes to the end.
+//! server. Every message is followed by a poll: the wake is stored with the channel, not with the waiter; a poller that
+//! leaves during a poll hands the wake on; and a poller that does not use its turn goes to the end.
 
 mod channel;
 pub(crate) mod cohort;
@@ -20,7 +20,7 @@ use crate::words::store_error::StoreError;
 use channel::{BETWEEN_POLLS, Channel, LINGER, REFUSED_RETRY, RETRY, SAFETY_POLL, Subscription};
 pub(crate) use channel::{Step, Turn, WaiterId};
 
-/// All channels of one client. Each has an `R`: whatever reads the channel's messages.
+/// All channels of one client. Each has an `R`, which reads the channel's messages.
 #[derive(Debug)]
 pub(crate) struct Registry<R> {
     channels: BTreeMap<String, Channel<R>>,
@@ -61,7 +61,7 @@ impl<R> Registry<R> {
         }
     }
 
-    /// What reads the channel's messages; `None` if nobody has waited there lately.
+    /// What reads the channel's messages; `None` if nobody has waited or listened there lately.
     pub(crate) fn reader(&self, channel: &str) -> Option<&R> {
         self.channels.get(channel).map(|channel| &channel.reader)
     }
@@ -71,8 +71,8 @@ impl<R> Registry<R> {
         self.timers.first().map(|&(moment, _)| moment)
     }
 
-    /// A waiter arrives, with its `owner` if owners of this kind are granted the lock again. It has polled and was
-    /// told that the name is held, perhaps until `free`: if no messages come, the first waiter polls again then.
+    /// Adds a waiter, with its `owner` if owners of this kind are granted the lock again. It has polled and was told
+    /// that the name is held, perhaps until `free`. If no message comes, the first waiter polls again then.
     pub(crate) fn join(
         &mut self,
         name: &str,
@@ -91,7 +91,7 @@ impl<R> Registry<R> {
             channel.linger = None;
             if channel.line.len() == 1 {
                 channel.set_look_at(free, now);
-                // Nobody was told of what happened between its own poll and now.
+                // No waiter heard of what happened between this waiter's own poll and now.
                 let open = matches!(channel.subscription, Subscription::Open);
                 channel.unseen = open.then_some(now);
             }
@@ -100,8 +100,9 @@ impl<R> Registry<R> {
         (waiter, steps)
     }
 
-    /// This waiter, which has just arrived, can hold together with others of its sort, whatever the waiters in front of it wait for. If
-    /// the first of these cannot, this one polls once more: it may have asked before a change that the first has seen.
+    /// Notes that this waiter, which has just arrived, can hold together with others of its sort, whatever the waiters
+    /// in front of it wait for. If the first waiter cannot, this one polls once more: it may have asked before a change
+    /// that the first has seen.
     pub(crate) fn share(&mut self, name: &str, waiter: WaiterId) {
         self.at(name, |channel| {
             channel.sharing.insert(waiter);
@@ -113,7 +114,7 @@ impl<R> Registry<R> {
         });
     }
 
-    /// Somebody wants the channel's messages without waiting for anything.
+    /// Adds a listener, which receives the channel's messages without waiting for anything.
     pub(crate) fn listen(&mut self, name: &str, reader: R, now: Moment) -> Vec<Step> {
         self.channels
             .entry(name.to_owned())
@@ -125,7 +126,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// A listener stops listening.
+    /// Removes a listener.
     pub(crate) fn turn_away(&mut self, name: &str, now: Moment) -> Vec<Step> {
         self.at(name, |channel| {
             channel.listeners = channel.listeners.saturating_sub(1);
@@ -157,7 +158,7 @@ impl<R> Registry<R> {
         turn
     }
 
-    /// The waiter's poll was answered: another claim holds, perhaps until `free`.
+    /// Reports the answer to the waiter's poll: another claim holds, perhaps until `free`.
     pub(crate) fn busy(
         &mut self,
         name: &str,
@@ -174,7 +175,8 @@ impl<R> Registry<R> {
         })
     }
 
-    /// The server was unreachable for `patience`: all waiters with no more patience than that give up together.
+    /// Reports that the server was unreachable for `patience`. All waiters with no more patience than that give up
+    /// together.
     pub(crate) fn unreachable(
         &mut self,
         name: &str,
@@ -188,9 +190,9 @@ impl<R> Registry<R> {
         })
     }
 
-    /// The waiter's poll was answered: the work that locks of this kind were waiting for is done. All waiters for one
-    /// since before that poll are told the outcome and need not poll. Later waiters may wait for work that began
-    /// after it.
+    /// Reports the answer to the waiter's poll: the work that locks of this kind were waiting for is done. All waiters
+    /// for this kind that arrived before the poll get the outcome and need not poll. Later waiters may wait for work
+    /// that began after it.
     pub(crate) fn tell_done(
         &mut self,
         name: &str,
@@ -208,19 +210,19 @@ impl<R> Registry<R> {
         })
     }
 
-    /// The outcome of the work that this waiter waits for with a lock of this kind, if it was reported after the
-    /// waiter arrived.
+    /// Returns the outcome of the work that this waiter waits for with a lock of this kind, if a poll that began after
+    /// the waiter's arrival has reported it.
     pub(crate) fn done(&self, name: &str, kind: Kind, waiter: WaiterId) -> Option<Arc<Record>> {
         let (last, of, record) = self.channels.get(name)?.done.as_ref()?;
         (waiter <= *last && kind == *of).then(|| Arc::clone(record))
     }
 
-    /// A claim of `owner` holds, of a kind that grants it the lock again.
+    /// Notes that a claim of `owner` holds, of a kind that grants it the lock again.
     pub(crate) fn granted(&mut self, name: &str, owner: Owner) -> Vec<Step> {
         self.at(name, |channel| channel.let_in(owner))
     }
 
-    /// A waiter leaves; `granted` says until when its own lease lasts, if it became the holder.
+    /// Removes a waiter. If it became the holder, `granted` is when its lease ends.
     pub(crate) fn leave(
         &mut self,
         name: &str,
@@ -251,7 +253,8 @@ impl<R> Registry<R> {
             };
             let next = channel.line.front().filter(|_| poller);
             steps.extend(next.map(Step::Wake));
-            // It may hold now, and the next one beside it; or it was to ask, and has not.
+            // If the waiter holds now, the next one can hold beside it. If not, it may have had a turn that it did not
+            // use.
             if shared {
                 steps.extend(channel.let_in_sharing());
             }
@@ -259,7 +262,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// A subscription is in place: earlier messages were not received.
+    /// Notes that a subscription is in place. Earlier messages were not received, so the poller polls.
     pub(crate) fn subscribed(&mut self, name: &str, now: Moment) -> Vec<Step> {
         self.at(name, |channel| {
             channel.subscription = Subscription::Open;
@@ -267,7 +270,8 @@ impl<R> Registry<R> {
         })
     }
 
-    /// A subscription failed. `refusal`: the server will not allow it, so nobody can wait on this channel.
+    /// Notes that a subscription failed. `refusal` means that the server does not allow it, so nobody can wait on this
+    /// channel.
     pub(crate) fn subscription_failed(
         &mut self,
         name: &str,
@@ -287,7 +291,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// A subscription has ended; somebody may have arrived meanwhile.
+    /// Notes that a subscription has ended. Subscribes again if somebody has arrived in the meantime.
     pub(crate) fn unsubscribed(&mut self, name: &str) -> Vec<Step> {
         self.at(name, |channel| {
             channel.subscription = Subscription::None;
@@ -295,13 +299,13 @@ impl<R> Registry<R> {
         })
     }
 
-    /// A message that tells a waiter to poll.
+    /// Applies a message that tells a waiter to poll.
     pub(crate) fn message(&mut self, name: &str, now: Moment) -> Vec<Step> {
         self.at(name, |channel| channel.wake(now))
     }
 
-    /// A claim of this client has been released. Its message also reaches this client, unless it was not published
-    /// (`told`) or the channel is not subscribed to here.
+    /// Notes that a claim of this client has been released, and wakes the poller unless the message does that. The
+    /// message also reaches this client, unless it was not published (`told`) or the channel is not subscribed to here.
     pub(crate) fn left(&mut self, name: &str, told: bool, now: Moment) -> Vec<Step> {
         self.at(name, |channel| {
             let heard = told && matches!(channel.subscription, Subscription::Open);
@@ -309,7 +313,8 @@ impl<R> Registry<R> {
         })
     }
 
-    /// Messages may have been missed on any channel: all pollers poll, and failed subscriptions are tried again.
+    /// Notes that messages may have been missed on any channel: all pollers poll, and failed subscriptions are tried
+    /// again.
     pub(crate) fn gap(&mut self, now: Moment) -> Vec<Step> {
         let names: Vec<String> = self.channels.keys().cloned().collect();
         let mut steps = Vec::new();
@@ -326,7 +331,7 @@ impl<R> Registry<R> {
     }
 
     /// Does what is due: ends subscriptions that nobody needs, retries failed ones, and moves a poller that has not
-    /// used its turn to the end.
+    /// used its turn to the end of the queue.
     pub(crate) fn tick(&mut self, now: Moment) -> Vec<Step> {
         let mut steps = Vec::new();
         while self.next().is_some_and(|moment| moment <= now) {
@@ -350,7 +355,7 @@ impl<R> Registry<R> {
         channel.poll = poll;
         let steps = change(channel);
         let (due, timer) = (channel.due(), channel.timer);
-        // An early timer does no harm: it finds nothing to do and is set again.
+        // A timer that is too early does no harm: it finds nothing to do and is set again.
         if let Some(due) = due.filter(|due| timer.is_none_or(|timer| *due < timer)) {
             if let Some(timer) = timer {
                 self.timers.remove(&(timer, name.to_owned()));
@@ -371,7 +376,7 @@ impl<R> Registry<R> {
         steps
     }
 
-    /// How long a poller waits without a message, given the number of names.
+    /// How long a poller waits without a message: longer if there are very many names.
     fn poll(&self) -> Duration {
         let names = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
         SAFETY_POLL.max(BETWEEN_POLLS.saturating_mul(names))

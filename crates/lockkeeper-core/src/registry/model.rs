@@ -1,5 +1,5 @@
-//! A model of one channel under random events, against which the registry is checked: no wake is lost, nobody sleeps
-//! too long, a waiter always has a subscription, and nothing is kept when everybody has left.
+//! A model of one channel under random events, against which the registry is checked: no wake is lost, no waiter sleeps
+//! too long, a waiter always has a subscription, and nothing is kept once all waiters have left.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ impl Model {
         self.registry.channels.get(CHANNEL)?.line.front()
     }
 
-    /// Whose poll counts: not that of a poller which has been moved to the end meanwhile.
+    /// The waiter whose poll counts. The poll of a waiter that has been moved to the end meanwhile does not.
     fn looking(&self) -> Option<WaiterId> {
         let channel = self.registry.channels.get(CHANNEL)?;
         channel.looking.map(|(waiter, _)| waiter)
@@ -117,7 +117,7 @@ impl Model {
         }
     }
 
-    /// Something has changed on the server, or may have.
+    /// Notes that something has changed on the server, or may have.
     fn owe(&mut self) {
         self.owed = !self.waiters.is_empty();
     }
@@ -129,7 +129,7 @@ impl Model {
         self.random.choice(fitting)
     }
 
-    /// Runs everybody who can run, in any order, until nobody can.
+    /// Runs all waiters that can run, in any order, until none can.
     fn settle(&mut self) {
         let now = self.now;
         let ready = |doing| match doing {
@@ -179,11 +179,11 @@ impl Model {
 
     fn goes(&mut self, waiter: WaiterId, granted: Option<Moment>) {
         self.waiters.remove(&waiter);
-        // An unanswered poll has seen nothing.
+        // A poll without an answer has seen nothing.
         if self.looking() == Some(waiter) && granted.is_none() {
             self.owe();
         }
-        // A waiter that comes to an empty queue polls once it is subscribed, and so needs no earlier message.
+        // A waiter that comes to an empty queue polls once it is subscribed, so it needs no earlier message.
         self.owed &= !self.waiters.is_empty();
         let steps = self.registry.leave(CHANNEL, waiter, granted, self.now);
         self.carry_out(steps);
@@ -284,14 +284,14 @@ impl Model {
         }
     }
 
-    /// Time passes, and its timer goes off at each moment it was set for.
+    /// Lets time pass, and then lets the registry do what is due.
     fn pass(&mut self, time: Duration) {
         self.now = self.now.after(time);
         self.tell("tick");
         let looking = self.looking();
         let steps = self.registry.tick(self.now);
         if looking.is_some() && self.looking().is_none() {
-            // Its poll took too long; another one must begin.
+            // The poll took too long; another one must begin.
             self.owe();
         }
         self.carry_out(steps);
@@ -299,7 +299,7 @@ impl Model {
         self.check(ahead, "a timer that is over stands");
     }
 
-    /// The engine's pending operation is answered.
+    /// Answers the engine's pending operation.
     fn answer(&mut self) {
         let now = self.now;
         let steps = match (self.operation.take(), self.random.u8(0..6)) {
@@ -326,7 +326,7 @@ impl Model {
         self.carry_out(steps);
     }
 
-    /// A waiter is told of events: now, or once the pending operation has been answered or tried again.
+    /// Checks that waiters learn of events: now, or once the pending operation has been answered or tried again.
     fn check_subscription(&self) {
         let Some(channel) = self.registry.channels.get(CHANNEL) else {
             return self.check(self.waiters.is_empty(), "waiters without a channel");
@@ -344,7 +344,7 @@ impl Model {
         );
     }
 
-    /// Everybody leaves, and in time everything that was kept for them goes.
+    /// Lets all waiters leave. In time, everything that was kept for them must go.
     fn end(&mut self) {
         while let Some(waiter) = self.any(|_| true) {
             self.goes(waiter, None);
@@ -365,7 +365,7 @@ fn whatever_happens_no_wake_is_lost_and_nothing_is_kept() {
     for seed in 0..SEEDS {
         let mut model = Model::new(seed);
         for _ in 0..model.random.usize(1..40) {
-            // Often several events come before anybody runs.
+            // Often several events come before any waiter runs.
             if model.random.bool() {
                 model.settle();
             }

@@ -14,7 +14,7 @@ fn looks(registry: &mut Registry<()>, waiter: WaiterId, ms: u64) -> bool {
     matches!(registry.turn(C, waiter, PATIENCE, at(ms)), Turn::Look)
 }
 
-/// A registry whose channel is open with this many waiters, the poller having polled in vain.
+/// A registry whose channel is open with this many waiters, and whose poller has polled in vain.
 fn waiting(waiters: u64) -> Registry<()> {
     let mut registry = Registry::<()>::default();
     for _ in 0..waiters {
@@ -249,7 +249,7 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     assert_eq!(registry.busy(C, 1, None, at(10)), [Step::Wake(2)]);
     assert!(looks(&mut registry, 2, 11) && !looks(&mut registry, 3, 11));
 
-    // It is granted: the next that can join it looks, once; and if that one gives up, the one after it.
+    // It is granted: the next one that can join it asks, once. If that one gives up, the one after it asks.
     let steps = registry.leave(C, 2, Some(at(4000)), at(11));
     assert_eq!(steps, [Step::Wake(3)]);
     assert!(looks(&mut registry, 3, 12) && !looks(&mut registry, 4, 12));
@@ -260,7 +260,7 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     assert_eq!(registry.leave(C, 3, None, at(13)), [Step::Wake(4)]);
     assert!(looks(&mut registry, 4, 13) && !looks(&mut registry, fifth, 13));
 
-    // One of them polls, and is told busy: the others would be told the same.
+    // One of them polls and is told that the name is busy. The others would be told the same.
     registry.leave(C, 1, None, at(14));
     registry.message(C, at(15));
     assert!(looks(&mut registry, 4, 15));

@@ -1,5 +1,5 @@
-//! The claims of one client in the order of their [agendas](Agenda): which must be kept alive, or have expired, at a
-//! given moment. Pure: no clock, no task, no order except that of time.
+//! The claims of one client in the order of their [agendas](Agenda). At any moment it shows which claims need a request
+//! and which have expired. Pure: no clock, no task, no order except that of time.
 
 pub(crate) mod pause;
 #[doc(hidden)]
@@ -11,14 +11,14 @@ use std::time::Duration;
 use crate::words::agenda::{Agenda, Number};
 use crate::words::moment::Moment;
 
-/// A request that is due within this fraction of its interval goes out with those that are due now, so that claims
-/// collect in batches.
+/// A request that is due within this fraction of its interval goes out together with those that are due now, so that
+/// claims collect in batches.
 const GATHER: u32 = 20;
 
-/// How much earlier a request goes out for that, at most.
+/// The most by which a request goes out early to join a batch.
 const GATHER_MOST: Duration = Duration::from_millis(500);
 
-/// An index of claims by their agendas. It [follows](Self::follow) them and decides nothing.
+/// An index of claims by their agendas. It [follows](Self::follow) changes of agendas and decides nothing.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     due: BTreeMap<(Moment, Number), Due<T>>,
@@ -44,7 +44,7 @@ impl<T> Default for Schedule<T> {
 }
 
 impl<T: Clone> Schedule<T> {
-    /// The agenda of a claim has changed.
+    /// Updates the index after the agenda of a claim has changed.
     pub(crate) fn follow(&mut self, number: Number, claim: &T, before: Agenda, after: Agenda) {
         if before.due != after.due {
             if let Some(due) = before.due {
@@ -71,8 +71,8 @@ impl<T: Clone> Schedule<T> {
         }
     }
 
-    /// The claims for which to send a request at `now`: none before one is due, and then also those that are due
-    /// soon.
+    /// The claims for which to send a request at `now`. There are none until one is due; then those that are due soon
+    /// are included.
     pub(crate) fn due(&self, now: Moment) -> Vec<T> {
         if self
             .due
@@ -98,7 +98,7 @@ impl<T: Clone> Schedule<T> {
         self.to_verify.values().cloned().collect()
     }
 
-    /// Whether the index has this claim where its agenda says, and nowhere else.
+    /// Whether the index has this claim exactly where its agenda says, and nowhere else.
     #[cfg(any(test, feature = "shuttle"))]
     pub(crate) fn has(&self, number: Number, agenda: Agenda) -> bool {
         let all = |(moment, other): &(Moment, Number)| (*other == number).then_some(*moment);

@@ -7,7 +7,7 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 /// The first pause: a few round trips, so that a hiccup costs little.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The longest pause: a server that is back is noticed within this, and one that is down is not hammered.
+/// The longest pause: short enough to notice soon that a server is back, long enough not to hammer one that is down.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// An endless sequence of pauses.
@@ -18,7 +18,7 @@ impl Pauses {
     /// A sequence whose jitter is derived from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let row = ExponentialBuilder::new()
-            // Jitter adds up to the same again.
+            // Jitter adds up to as much again.
             .with_min_delay(SHORTEST / 2)
             .with_max_delay(LONGEST / 2)
             .with_jitter()

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::words::moment::Moment;
 
-/// How long after a line the next one for the same cause follows. An outage of a minute gives six lines, and nobody
-/// waits long for the count.
+/// The time between two lines for the same cause. An outage of a minute gives six lines, and the count is never long
+/// out of date.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many causes are told apart. A server chooses the words of its errors, and must not be able to fill the log by
+/// How many causes are counted separately. A server words its own errors, and must not be able to fill the log by
 /// varying them.
 const CAUSES: usize = 16;
 
@@ -21,14 +21,14 @@ pub struct Tally(BTreeMap<String, Cause>);
 struct Cause {
     /// When a line was last written.
     told: Moment,
-    /// How often it has happened since.
+    /// How often the failure has happened since.
     untold: u64,
     /// Its latest message.
     text: String,
 }
 
 impl Tally {
-    /// Counts a failure. Returns true if its cause has not occurred lately: then log it now, by itself.
+    /// Counts a failure. Returns true if its cause has not occurred lately; then log the failure now.
     pub fn count(&mut self, text: &str, now: Moment) -> bool {
         // Numbers vary (slots, ports, times) while the cause stays the same.
         let mut key = text.replace(|letter: char| letter.is_ascii_digit(), "");
@@ -49,8 +49,8 @@ impl Tally {
         true
     }
 
-    /// Returns what to log now of the failures that were not logged by themselves: the message of the last one, and
-    /// how many. A cause that has not occurred for an interval is forgotten.
+    /// Returns what to log now about failures that were only counted: the last message of each cause, and how many
+    /// there were. Forgets a cause that has not occurred for an interval.
     pub fn take_due(&mut self, now: Moment) -> Vec<(String, u64)> {
         let mut due = Vec::new();
         self.0.retain(|_, cause| {

@@ -1,8 +1,8 @@
 //! Local time: a monotonic [`Moment`] from the [`Clock`] of the store in use.
 //!
-//! This clock alone decides whether a lease is valid. Over a server it is boot time, which continues while the
-//! machine sleeps, so a lease that ended during the sleep is seen as ended. On an in-process server it is tokio's
-//! clock, so that in tests with paused time leases pass at once.
+//! Only this clock decides whether a lease is valid. With a server it is boot time, which continues while the machine
+//! sleeps: a lease that ends during the sleep has ended when the machine wakes. With an in-process server it is tokio's
+//! clock, so in tests with paused time leases expire at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     fn now(&self) -> Moment;
 }
 
-/// Time since the machine booted, including the time it slept (`CLOCK_BOOTTIME` on Linux and Android). On other
-/// systems it is the monotonic clock, which stops while a Windows or BSD machine sleeps; on macOS it does not.
+/// Time since the machine booted, including the time it slept (`CLOCK_BOOTTIME` on Linux and Android). On other systems
+/// it is the monotonic clock, which continues during sleep on macOS, but stops while a Windows or BSD machine sleeps.
 #[expect(
     clippy::exhaustive_structs,
     reason = "the machine has one boot time: there is nothing to set"
@@ -74,12 +74,12 @@ impl Clock for TokioClock {
     }
 }
 
-/// The longest sleep between two checks of the clock. Timers stop while the machine sleeps and boot time does not, so
+/// The longest sleep between two checks of the clock. Timers stop while the machine sleeps, but boot time continues, so
 /// a longer sleep could end late by as long as the machine slept.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// Waits until `clock` shows `moment` or later: never less, usually at most about a millisecond more, and after a
-/// machine wakes within [`LOOK`].
+/// Waits until `clock` shows `moment` or later. Never returns early; usually returns at most about a millisecond late,
+/// and within [`LOOK`] after a sleeping machine wakes.
 pub(crate) async fn sleep_until(clock: &Arc<dyn Clock>, moment: Moment) {
     loop {
         let left = moment.since(clock.now());
@@ -90,7 +90,7 @@ pub(crate) async fn sleep_until(clock: &Arc<dyn Clock>, moment: Moment) {
     }
 }
 
-/// Like [`sleep_until`]; for ever if there is no moment.
+/// Like [`sleep_until`]; waits for ever if there is no moment.
 pub(crate) async fn sleep_until_some(clock: &Arc<dyn Clock>, moment: Option<Moment>) {
     match moment {
         Some(moment) => sleep_until(clock, moment).await,

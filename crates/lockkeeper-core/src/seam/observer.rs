@@ -1,4 +1,4 @@
-//! Observers: they are told of every acquisition and lease of a client, for metrics and audit.
+//! Observers receive events about every acquisition and lease of a client, for metrics and audit.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,19 +40,19 @@ use crate::words::token::FencingToken;
 /// }
 /// ```
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// An event of an acquisition, which has no claim yet. For a lock on several servers, the observer of the first
-    /// client is told; for several locks, each lock is reported by itself.
+    /// Called for an event of an acquisition, which has no claim yet. A lock on several servers reports only to the
+    /// observer of its first client. Several locks that are acquired together are reported one by one.
     fn on_acquisition(&self, _of: &Observed<'_>, _event: AcquisitionEvent) {}
 
-    /// An event of the lease of `claim`, named as [inspection](crate::Client::inspect) shows it in
+    /// Called for an event of the lease of `claim`. [Inspection](crate::Client::inspect) shows the same id in
     /// [`Holder::claim`](crate::Holder::claim).
     fn on_lease(&self, _of: &Observed<'_>, _claim: &str, _event: LeaseEvent) {}
 
-    /// An event of the client itself.
+    /// Called for an event of the client itself.
     fn on_client(&self, _event: ClientEvent) {}
 }
 
-/// Both observers are told, the first one first.
+/// Calls both observers, the first one first.
 impl<A: Observer, B: Observer> Observer for (A, B) {
     fn on_acquisition(&self, of: &Observed<'_>, event: AcquisitionEvent) {
         self.0.on_acquisition(of, event);
@@ -87,14 +87,14 @@ pub struct Observed<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquisitionEvent {
-    /// It begins.
+    /// The acquisition begins.
     Began,
     /// Others hold the lock, and the acquisition waits. Reported at most once.
     Waiting,
-    /// It has ended.
+    /// The acquisition has ended.
     #[non_exhaustive]
     Ended {
-        /// How.
+        /// How it ended.
         outcome: AcquisitionOutcome,
         /// How long it took.
         took: Duration,
@@ -103,17 +103,18 @@ pub enum AcquisitionEvent {
     },
 }
 
-/// How an acquisition ended. The parts of several locks, and of one on several servers, all end in the same way.
+/// How an acquisition ended. If it takes several locks, or one lock on several servers, all its parts end in the same
+/// way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum AcquisitionOutcome {
     /// The lock is held.
     Granted,
-    /// Somebody else holds the lock, and the acquisition was not to wait.
+    /// Others hold the lock, and the acquisition was asked not to wait.
     Refused,
-    /// The time to wait was over while the server was answering.
+    /// The time to wait ran out while the server was answering.
     TimedOut,
-    /// The queue was full.
+    /// The queue on the server was full.
     QueueFull,
     /// There was nothing to hold: the work of the name was done.
     Done,
@@ -181,8 +182,8 @@ pub enum LeaseEvent {
         /// How long the acquisition took.
         waited: Duration,
     },
-    /// Others hold the semaphore with a limit other than the one that this client was given. That limit applies until
-    /// nobody holds or waits any more. Reported once for each such limit, even to waiters.
+    /// Others hold the semaphore with a limit other than the one that this client was given. Their limit applies until
+    /// nobody holds or waits any more. Reported once for each such limit, even if the claim still waits.
     #[non_exhaustive]
     OtherLimit {
         /// The limit that applies.
@@ -191,8 +192,7 @@ pub enum LeaseEvent {
     /// The lease was renewed.
     #[non_exhaustive]
     Renewed {
-        /// How much of the lease was left when the answer came. Small values mean that the server is slow for this
-        /// ttl.
+        /// How much of the lease was left when the answer came. If this is small, the server is slow for this ttl.
         slack: Duration,
     },
     /// A renewal was not answered; the lease is still valid.
@@ -211,7 +211,7 @@ pub enum LeaseEvent {
         /// How long it was held, from the send of the granting request to the confirmation.
         held: Duration,
     },
-    /// The claim was released, but no server has confirmed it: there it ends with its ttl.
+    /// The claim was released, but no server has confirmed it: on the server it ends with its ttl.
     #[non_exhaustive]
     Unconfirmed {
         /// How long it was held, from the send of the granting request until the client stopped asking.
@@ -230,12 +230,12 @@ pub enum ClientEvent {
     /// A task of the client is about to send one script for this many claims.
     #[non_exhaustive]
     Batch {
-        /// What the script does.
+        /// How many claims the script is for.
         work: Work,
         /// For how many claims.
         claims: usize,
-        /// How much later than planned it is sent. Large values mean that this process is too busy for its leases, or
-        /// that a server is too slow.
+        /// How much later than planned it is sent. If this is large, the process is too busy for its leases, or a
+        /// server is too slow.
         late: Duration,
     },
 }

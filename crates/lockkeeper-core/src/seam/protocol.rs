@@ -28,9 +28,10 @@ pub use crate::words::answer::{Answer, Verb};
 pub use crate::words::kind::Kind;
 pub use crate::words::token::FencingToken;
 
-/// One run of a script, as a kind wants it: everything except the request number, which the engine adds.
+/// One run of a script: everything except the request number, which the engine adds.
 ///
-/// Items of one batch script can run together, whichever claims they belong to: renewals are sent that way.
+/// Items of the same batch script can share one run, even if they belong to different claims. Renewals are sent that
+/// way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScriptCall {
@@ -49,7 +50,7 @@ impl ScriptCall {
     /// No keys, or no arguments.
     pub const NONE: [&'static str; 0] = [];
 
-    /// A run of `script`; keys and arguments are sent in their `Display` form.
+    /// A run of `script`. Keys and arguments are sent in their `Display` form.
     ///
     /// # Panics
     ///
@@ -95,7 +96,7 @@ impl ScriptCall {
     }
 }
 
-/// The requests that claims on several names can make in one script.
+/// What one script can do for claims on several names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there are two scripts")]
 pub enum Together {
@@ -202,8 +203,8 @@ impl Answer {
     }
 }
 
-/// Returns whether a message on the channel of a name's waiters says that one of them should poll: a claim was
-/// released, now or into its cooldown.
+/// Returns whether a message on the channel of a name's waiters tells one of them to poll. It does after a release,
+/// whether the name is free now or in its cooldown.
 pub fn is_wake(payload: &[u8]) -> bool {
     matches!(payload, b"free" | b"kept")
 }
@@ -243,14 +244,14 @@ impl<'a> Grant<'a> {
 
 /// One kind of lock on one name: builds requests and reads replies.
 ///
-/// An ability that only some kinds have is behind a method that returns it: `None` means that this kind does not have
-/// it. The engine promises for every request: it is sent at most once at a time for a claim, in an order that
+/// A method that returns an `Option` stands for an ability that only some kinds have; `None` means that this kind does
+/// not have it. For a claim, the engine sends each request at most once at a time, in an order that
 /// [`claim`](crate::claim) allows.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Returns the kind.
     fn kind(&self) -> Kind;
 
-    /// The name.
+    /// Returns the name.
     fn name(&self) -> &Name;
 
     /// Makes the claim a holder, if that is possible now.
@@ -259,34 +260,34 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Extends the claim's lease: an item of a batch script.
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// Releases the claim. `overtakes` says that an acquire of it is unanswered and may be executed later: the script
+    /// Releases the claim. `overtakes` says that an acquire of it is unanswered and may be executed later. The script
     /// must then ensure that the late acquire creates nothing.
     fn release(&self, ask: RequestContext<'_>, overtakes: bool) -> ScriptCall;
 
     /// Asks whether the claim holds; changes nothing.
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// What to tell the server about a claim as soon as it holds, if anything. It is sent in the background until it
-    /// is answered or the claim no longer holds; nothing waits for it. For a claim that does not hold it changes
-    /// nothing.
+    /// Returns what to tell the server about a claim as soon as it holds, if anything. The engine sends it in the
+    /// background until it gets an answer or the claim no longer holds; nothing waits for it. For a claim that does not
+    /// hold it changes nothing.
     fn proclamation(&self, _ask: RequestContext<'_>) -> Option<ScriptCall> {
         None
     }
 
-    /// Whether an owner that holds is granted the lock again. Its request is then sent at once, ahead of this
-    /// client's waiters.
+    /// Returns whether an owner that already holds is granted the lock again. Its request then goes out at once, ahead
+    /// of this client's waiters.
     fn reenters(&self) -> bool {
         false
     }
 
-    /// Whether claims of several owners can hold together, for a kind without a queue on the server. When one of them is
-    /// granted, the next of those that wait in this client for the same asks at once; and when the poller, which waits for
-    /// something else, has asked in vain, the first of them asks.
+    /// Returns whether claims of several owners can hold together, for a kind without a queue on the server. The
+    /// waiters of this client that can hold together then ask one after the other: as soon as one of them is granted,
+    /// the next asks. If the poller waits for something else and has asked in vain, the first of them asks.
     fn shares(&self) -> bool {
         false
     }
 
-    /// Whether a release can keep the name from others for a while: otherwise `min_hold` is refused.
+    /// Returns whether a release can keep the name unavailable for a while. If not, `min_hold` is refused.
     fn cools_down(&self) -> bool {
         true
     }
@@ -306,7 +307,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the claims of one client form a cohort: one of them asks the server, and a claim that is released
+    /// Returns whether the claims of one client form a cohort: only one of them asks the server, and a released claim
     /// hands the name over to the next. For kinds with one holder that promise no order.
     fn has_cohorts(&self) -> bool {
         false
@@ -332,8 +333,8 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// For kinds whose names clients of another library hold and wait for too; everything is stored as that library
-    /// stores it.
+    /// For kinds that share their names with clients of another library. Everything is stored as that library stores
+    /// it.
     fn foreign(&self) -> Option<&dyn Foreign> {
         None
     }
@@ -344,51 +345,50 @@ pub trait Queue: Send + Sync {
     /// Sends a heartbeat of the waiting claim: an item of a batch script.
     fn heartbeat(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// Asks how many claims wait, and the place of this claim among them (empty: no claim); changes nothing.
+    /// Asks how many claims wait, and at which place this claim is; changes nothing. An empty `claim` asks for the
+    /// number alone.
     fn position(&self, claim: &str) -> ScriptCall;
 
-    /// For a queue of another library, which does not grant: the channel on which the waiter of this owner is told
-    /// that its turn may have come. Any message there lets it send a heartbeat at once, which grants. `None`: grants
-    /// are reported on a channel of the client.
+    /// Returns the channel on which this owner's waiter hears that its turn may have come, for the queue of another
+    /// library, which does not grant by itself. After any message there the waiter sends a heartbeat at once, and that
+    /// heartbeat grants. `None` means that grants are reported on a channel of the client.
     fn turns(&self, _owner: Owner) -> Option<String> {
         None
     }
 }
 
-/// Kinds that hold a name in several modes, each with its own protocol.
+/// Kinds that can hold a name in several modes, each with its own protocol.
 pub trait Modes: Send + Sync {
     /// Returns the kind and this mode, in one word.
     fn mode(&self) -> &'static str;
 }
 
-/// Kinds in which one claim can replace another, with nobody in between.
+/// Kinds in which one claim can replace another in one step, so that nobody else can hold in between.
 pub trait Conversion: Send + Sync {
-    /// Makes the claim a holder in place of `old`, which is a claim of its owner in another mode, or one of its
-    /// client's cohort. `overtakes` says that an acquire of the old one is unanswered. Run again, it gives the same
-    /// answer.
+    /// Makes the claim a holder in place of `old`: a claim of the same owner in another mode, or one of its client's
+    /// cohort. `overtakes` says that an acquire of the old one is unanswered. Running it again gives the same answer.
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall;
 }
 
 /// Kinds that limit how many permits can be held at a time.
 pub trait Limited: Send + Sync {
-    /// Returns one text with the kind, how many permits a claim takes and the limit that its client was given.
+    /// Returns, as one text, the kind, how many permits a claim takes and the limit that its client was given.
     fn mode(&self) -> String;
 
     /// Asks for the limit and how many permits are held; with a `limit`, sets that limit first.
     fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall;
 
-    /// Receives the limit on the server if it differs from the protocol's own; returns whether that is news.
+    /// Notes a limit on the server that differs from the protocol's own. Returns whether that is news.
     fn hears_limit(&self, limit: u32) -> bool;
 }
 
-/// Kinds whose claims are for work that is done once: once it is done, an acquire is answered with its stored
-/// outcome.
+/// Kinds whose claims are for work that is done once. After it is done, every acquire gets its stored outcome.
 pub trait Recorded: Send + Sync {
-    /// Asks for the stored outcome; or deletes it, if the work was done with this token.
+    /// Asks for the stored outcome. With `forget`, deletes it instead if the work was done with this token.
     fn record(&self, forget: Option<FencingToken>) -> ScriptCall;
 }
 
-/// Kinds whose claims one script can acquire together with others.
+/// Kinds whose claims one script can acquire together with claims on other names.
 pub trait Joint: Send + Sync {
     /// An item of [`multi::ACQUIRE`](lockkeeper_lua::multi::ACQUIRE) or [`multi::RELEASE`](lockkeeper_lua::multi::RELEASE).
     fn item(&self, ask: RequestContext<'_>, verb: Together) -> ScriptCall;
@@ -400,15 +400,15 @@ pub trait MajorityMember: Send + Sync {
     fn raise(&self, ask: RequestContext<'_>, token: FencingToken) -> ScriptCall;
 }
 
-/// Whether a message says that one of the waiters should poll.
+/// A function that returns whether a message tells one of the waiters to poll.
 pub type IsWake = fn(&[u8]) -> bool;
 
-/// Kinds whose names clients of another library hold and wait for, too.
+/// Kinds that share their names with clients of another library.
 pub trait Foreign: Send + Sync {
-    /// Returns the channel on which all waiters are told to poll.
+    /// Returns the channel whose messages tell all waiters to poll.
     fn channel(&self) -> String;
 
-    /// Returns what recognises a message for waiters there.
+    /// Returns the function that recognises a message for waiters on that channel.
     fn is_wake(&self) -> IsWake;
 
     /// Asks who holds; the reply is that of [`name::INSPECT`](lockkeeper_lua::name::INSPECT). Changes nothing.
@@ -417,14 +417,14 @@ pub trait Foreign: Send + Sync {
     /// Asks the holders to release; the reply is that of [`name::REVOKE`](lockkeeper_lua::name::REVOKE).
     fn revoke(&self) -> ScriptCall;
 
-    /// Takes the name from its holder if that is this claim, or the one that the other library calls so; the reply is
-    /// that of [`name::FREE`](lockkeeper_lua::name::FREE).
+    /// Takes the name from its holder if `claim` is that holder: the id of a claim, or what the other library calls it.
+    /// The reply is that of [`name::FREE`](lockkeeper_lua::name::FREE).
     fn free(&self, claim: &str) -> ScriptCall;
 }
 
 impl dyn Protocol {
-    /// The channel on which the waiters of this name are told to poll; for a kind with a queue, the prefix of the
-    /// channels on which clients are notified of their grants.
+    /// Returns the channel whose messages tell the waiters of this name to poll. For a kind with a queue, it is the
+    /// prefix of the channels on which clients are notified of their grants.
     pub fn channel(&self) -> String {
         match self.foreign() {
             Some(foreign) => foreign.channel(),
@@ -432,7 +432,7 @@ impl dyn Protocol {
         }
     }
 
-    /// Returns what recognises a message for waiters there.
+    /// Returns the function that recognises a message for waiters on that channel.
     pub(crate) fn is_wake(&self) -> IsWake {
         self.foreign().map_or(is_wake, |foreign| foreign.is_wake())
     }
@@ -442,7 +442,7 @@ impl dyn Protocol {
         name.key(self.queue().map_or("wake", |_| "grant"))
     }
 
-    /// The kind, together with the mode or with the permits that a claim takes, if the kind has them.
+    /// Returns the kind, together with the mode or with the permits that a claim takes, if the kind has them.
     pub(crate) fn mode(&self) -> Cow<'static, str> {
         match (self.modes(), self.limited()) {
             (Some(modes), _) => modes.mode().into(),

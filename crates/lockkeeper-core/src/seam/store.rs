@@ -1,4 +1,4 @@
-//! The store trait: what the engine asks of a Redis client, and nothing more.
+//! The store trait: what the engine needs from a Redis client, and nothing more.
 //!
 //! A store runs scripts and carries messages. It never retries a script: only the engine may decide to run it again,
 //! because only the engine knows what else has happened to the claim since. If a store does not know an outcome, it
@@ -18,7 +18,7 @@ use crate::seam::protocol::ScriptCall;
 pub use crate::words::slot::slot_of;
 pub use crate::words::store_error::{Outcome, Request, StoreError};
 
-/// How the server is told which script to run.
+/// How a call names its script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
@@ -36,9 +36,9 @@ pub struct Call {
     pub item: ScriptCall,
     /// `ARGV[1]`, and the first field of the reply.
     pub request: Request,
-    /// How the script is named.
+    /// Whether the script is sent by its SHA-1 or by its text.
     pub form: Form,
-    /// When to stop waiting for the answer, counted from the call.
+    /// How long to wait for the answer, counted from the call.
     pub timeout: Duration,
 }
 
@@ -98,8 +98,9 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// [`BadReply::Foreign`] if it has another request's number: the replies of the connection are out of step, and
-    /// the connection must be replaced. [`BadReply::Malformed`] if it is not a reply of a Lockkeeper script.
+    /// - [`BadReply::Foreign`] if it has another request's number: the replies of the connection are out of step, and
+    ///   the connection must be replaced;
+    /// - [`BadReply::Malformed`] if it is not a reply of a Lockkeeper script.
     pub fn read(request: Request, reply: Value) -> Result<Self, BadReply> {
         let Value::List(fields) = reply else {
             return Err(BadReply::Malformed);
@@ -148,7 +149,7 @@ impl Reply {
     }
 }
 
-/// A script's reply, and how many replicas have what it wrote.
+/// A script's reply, and how many replicas have confirmed what the script wrote.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Replicated {
@@ -159,7 +160,7 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// A reply whose effects this many replicas have.
+    /// A reply, and how many replicas have confirmed what the script wrote.
     pub const fn new(reply: Reply, reached: Result<u64, StoreError>) -> Self {
         Self { reply, reached }
     }
@@ -184,7 +185,7 @@ pub enum BadReply {
     Malformed,
 }
 
-/// What a store reports by itself.
+/// What a store reports without being asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -196,8 +197,8 @@ pub enum Event {
         /// The content.
         payload: Vec<u8>,
     },
-    /// Messages may have been missed (a new connection, or a reader that was too slow), and arrive again from now on:
-    /// every subscription is in place.
+    /// Messages may have been missed, because of a new connection or a reader that was too slow. From now on they
+    /// arrive again: every subscription is in place.
     Reconnected,
     /// A connection is down: requests fail and messages are missed until `Reconnected`.
     Disconnected,
@@ -220,7 +221,7 @@ impl Event {
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Executes a script once and returns its reply, within the call's timeout.
     ///
-    /// Calls reach the server in the order in which they were first polled, as long as one connection lives.
+    /// As long as one connection lives, calls reach the server in the order in which they were first polled.
     ///
     /// # Errors
     ///
@@ -228,9 +229,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// request, the outcome is "unknown", and the store replaces the connection.
     async fn call(&self, call: Call) -> Result<Reply, StoreError>;
 
-    /// Executes a script once, like [`call`](Self::call) but on a connection that no other request uses meanwhile.
-    /// Then it waits until `replicas` replicas have confirmed everything that the server had written by then, or
-    /// until `patience` has passed. Other requests do not wait for it.
+    /// Executes a script once, like [`call`](Self::call) but on a connection that no other request uses meanwhile. Then
+    /// waits until `replicas` replicas have confirmed everything that the server had written by then, or until
+    /// `patience` has passed. Other requests do not wait for it.
     ///
     /// # Errors
     ///
@@ -248,22 +249,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         ))
     }
 
-    /// Starts to receive the messages of a channel. When it returns `Ok`, the server has confirmed: every message
-    /// published from now on arrives, or else [`Event::Reconnected`] does. Subscribing twice changes nothing.
+    /// Subscribes to a channel. When it returns `Ok`, the server has confirmed the subscription: from now on every
+    /// published message arrives, or [`Event::Reconnected`] reports that some may be missing. Subscribing twice changes
+    /// nothing.
     ///
     /// # Errors
     ///
     /// As for [`call`](Self::call); after an error the channel is not subscribed to.
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError>;
 
-    /// Stops receiving the messages of a channel; it is not an error if the channel is not subscribed to.
+    /// Ends the subscription to a channel. It is not an error if there is none.
     ///
     /// # Errors
     ///
-    /// As for [`call`](Self::call); after an error late messages may still arrive, and nothing else is left behind.
+    /// As for [`call`](Self::call). After an error, late messages may still arrive; nothing else is left behind.
     async fn unsubscribe(&self, channel: &str) -> Result<(), StoreError>;
 
-    /// Returns the channel on which the server reports changes of this key, if it is configured to: Redis' keyspace
+    /// Returns the channel on which the server reports changes of this key, if it is configured to send Redis' keyspace
     /// notifications. `None` if there is no such channel.
     fn keyspace_channel(&self, _key: &str) -> Option<String> {
         None
@@ -273,8 +275,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// or the store is closed.
     fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>>;
 
-    /// Returns the group of a key: a script may name keys of one group only. A single server is one group; a cluster
-    /// has one for each slot.
+    /// Returns the group of a key. All keys of one script must be in the same group. A single server is one group; a
+    /// cluster has one for each slot.
     fn group(&self, _key: &str) -> u32 {
         0
     }
@@ -291,7 +293,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         vec![0]
     }
 
-    /// Returns an address for people, without any password: it appears in errors about several servers.
+    /// Returns an address for people, without any password. Errors about several servers show it.
     fn address(&self) -> String {
         String::new()
     }

@@ -25,7 +25,7 @@ impl Moment {
         Self(self.0.saturating_sub(earlier))
     }
 
-    /// Returns how long ago `earlier` was at this moment; zero if it is later than this moment.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

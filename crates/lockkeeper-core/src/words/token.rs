@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// A token that would be a time longer ago than this is not taken as a time.
+/// A token is not taken as a time if that time would be longer ago than this.
 const PLAUSIBLE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A fencing token: a number given with a grant; a larger number means a later grant.

@@ -21,8 +21,8 @@ const fn ms_of(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A claim that is valid for 29 ms, is renewed every 10, sends heartbeats every 10, waits until 500, and may remain
-/// untaken for at most 20.
+/// A claim that is valid for 29 ms, is renewed every 10, sends heartbeats every 10, waits until 500, and is given up if
+/// no acquisition takes the grant within 20.
 fn claim(pace: Option<Pace>) -> Claim {
     let id = ClaimId::new(Owner::new(Uuid::from_u128(1), 1), 1);
     Claim::new(id, ms_of(30), ms_of(1))
@@ -30,7 +30,7 @@ fn claim(pace: Option<Pace>) -> Claim {
         .with_upkeep(pace, PACE, ms_of(20), Some(at(500)))
 }
 
-/// Granted by the answer at 1 to its acquire at 0, and the holder has been told.
+/// A claim that was granted by the answer at 1 to its acquire at 0, and whose holder has been told.
 fn held(pace: Option<Pace>) -> Claim {
     let mut claim = claim(pace);
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
@@ -39,7 +39,7 @@ fn held(pace: Option<Pace>) -> Claim {
     claim
 }
 
-/// Waits since the answer at 1 to its acquire at 0.
+/// A claim that waits since the answer at 1 to its acquire at 0.
 fn waiting() -> Claim {
     let mut claim = claim(Some(PACE));
     claim.send(Verb::Acquire, 1, at(0)).unwrap();

@@ -9,11 +9,11 @@ use crate::seam::store::Store;
 use crate::words::answer::Verb;
 use crate::words::moment::Moment;
 
-/// How many leases one script renews at most: some 50 µs on the server, for which others wait.
+/// The most leases that one script renews. It takes some 50 µs on the server, and others wait for that long.
 const MOST: usize = 100;
 
-/// See the module documentation. Its request is fixed when it is built: if a claim changes before the batch is sent,
-/// that affects no other claim.
+/// See the module documentation. Its request is fixed when it is built. If a claim changes before the batch is sent, no
+/// other claim is affected.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) verb: Verb,
@@ -22,19 +22,19 @@ pub(super) struct Batch {
     pub(super) due: Moment,
 }
 
-/// What the claims of a batch have in common. This includes the timeout: otherwise a lease that can wait longer for
-/// an answer would depend on one that cannot.
+/// What the claims of a batch have in common. This includes the timeout: otherwise a lease that can wait longer for an
+/// answer would depend on one that cannot.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     verb: Verb,
-    /// The kind, if its names are shared with another library: then it has scripts of its own.
+    /// The kind, if its names are shared with another library. Such a kind has scripts of its own.
     foreign: Option<&'static str>,
     inflated: bool,
     group: u32,
     timeout: Duration,
 }
 
-/// Collects claims into batches, each with the server of its keys; equal claims keep their order. A claim whose
+/// Collects claims into batches, each with the server of its keys. Claims of one batch keep their order. A claim whose
 /// acquire is repeated goes alone.
 pub(super) fn gather(
     store: &dyn Store,

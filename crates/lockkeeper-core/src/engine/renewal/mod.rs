@@ -1,7 +1,7 @@
 //! The renewer, or watchdog: one per client, for all its leases.
 //!
 //! The agenda of each claim says [when](crate::engine::claims) something must be done for it; this task does it.
-//! Requests that are due together go out as batches: one script renews up to a hundred leases, which fail
+//! Requests that are due together are sent in batches: one script renews up to a hundred leases, which fail
 //! independently.
 
 mod batch;
@@ -25,7 +25,7 @@ use crate::words::answer::{Answer, Verb};
 use crate::words::moment::Moment;
 use batch::Batch;
 
-/// How many batches may be unanswered on one server at once. More would only queue there and take its time from
+/// How many batches may be unanswered on one server at once. More would only queue there and delay the requests of
 /// others.
 const ABREAST: usize = 32;
 
@@ -40,12 +40,12 @@ pub(crate) struct Renewer {
 
 /// What must be sent now.
 pub(super) struct Due {
-    /// Each with its server.
+    /// The batches, each with its server.
     batches: Vec<(u32, Batch)>,
     to_ask: Vec<Arc<Part>>,
 }
 
-/// What must be renewed on one server. Each server has its own, so that a silent one delays no other.
+/// What must be renewed on one server. Each server has its own lane, so a silent server does not delay the others.
 #[derive(Debug, Default)]
 struct Lane {
     waiting: VecDeque<Batch>,
@@ -64,7 +64,7 @@ impl Renewer {
     /// Asks the server whether a claim holds.
     async fn ask(&self, part: &Arc<Part>) {
         let answer = self.requester.verify(part).await;
-        // If another claim is replacing this one, the server may already know only the other.
+        // If another claim is replacing this one, the server may already know only the new one.
         let told = |claim: &mut Claim, notice| {
             if claim.is_held_alone() {
                 claim.notice(notice);
@@ -80,8 +80,8 @@ impl Renewer {
         }
     }
 
-    /// Gives up every lease, so that it is lost to its holder and expires on the server; returns how many. Grants
-    /// that nobody has taken are released.
+    /// Gives up every lease, so that it is lost to its holder and expires on the server. Returns how many. Grants that
+    /// no acquisition has taken are released.
     pub(crate) fn close(&self) -> usize {
         let closed = self.requester.claims.close();
         for (part, changed) in &closed {
@@ -94,7 +94,7 @@ impl Renewer {
         lost.count()
     }
 
-    /// Releases a claim that has ended and that nothing else releases.
+    /// Releases in the background a claim that has ended and that nothing else will release.
     pub(super) fn release(&self, part: &Arc<Part>) {
         if part.change(Claim::take_release) {
             self.releaser.post(vec![Arc::clone(part)]);
@@ -105,7 +105,7 @@ impl Renewer {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renews what is due and ends what has expired, until it is dropped.
+    /// Renews what is due and ends what has expired, until the future is dropped.
     pub(crate) async fn run(&self) {
         let (claims, clock) = (&self.requester.claims, &self.requester.clock);
         let mut lanes: BTreeMap<u32, Lane> = BTreeMap::new();
@@ -160,14 +160,14 @@ impl Renewer {
         let work = self.requester.claims.work(now);
         for part in &work.overdue {
             if part.change(|claim| claim.run_out(now)) == Passed::Abandoned {
-                // Its acquisition has not been polled, and may never be polled again.
+                // Its acquisition was not polled in time, and may never be polled again.
                 self.release(part);
             }
         }
         let mut due = Vec::with_capacity(work.due.len());
         for part in work.due {
             if part.is_remnant() {
-                // It is left to expire, and that is reported.
+                // It is no longer renewed. When it expires, that is reported.
                 part.change(Claim::let_run_out);
             } else if let Some((verb, planned)) = part.change(Claim::pick) {
                 let deadline = part.claim().deadline();
@@ -186,8 +186,8 @@ impl Renewer {
         }
     }
 
-    /// Sends the request of a batch. If the server refuses it as a whole, the batch is halved until the refused claim
-    /// is found.
+    /// Sends the request of a batch. If the server refuses the request as a whole, the batch is halved until the claim
+    /// that is to blame is found.
     async fn renew(&self, batch: Batch) {
         let Batch { verb, parts, due } = batch;
         let mut batches = vec![parts];
@@ -198,7 +198,7 @@ impl Renewer {
                 _ => self.requester.renew(&batch, verb).await,
             };
             let refused = |outcome: &Result<Verdict, Failed>| matches!(outcome, Err(Failed::Store(error)) if error.blames_request());
-            // Claims that have ended meanwhile say nothing about the rest.
+            // Claims that have ended meanwhile do not show whether the server refuses the rest.
             let over = |outcome: &Result<Verdict, Failed>| {
                 matches!(outcome, Err(Failed::Forbidden(_)) | Ok(Verdict::Ignored))
             };
@@ -206,7 +206,7 @@ impl Renewer {
                 .iter()
                 .all(|outcome| refused(outcome) || over(outcome));
             if batch.len() > 1 && whole && outcomes.iter().any(refused) {
-                // They are about to be sent again.
+                // These claims are about to be sent again.
                 for part in &batch {
                     part.change(Claim::pick);
                 }
@@ -232,7 +232,7 @@ impl Renewer {
         self.requester.audience.on_client(batch);
     }
 
-    /// The claim already knows the outcome of its request; this logs it and reports it to observers.
+    /// Logs the outcome of a request, which the claim already knows.
     fn settle(&self, part: &Arc<Part>, outcome: Result<Verdict, Failed>) {
         let (name, claim) = (part.name(), &part.id);
         match outcome {
@@ -243,8 +243,8 @@ impl Renewer {
                 let now = part.now();
                 part.change(|claim| claim.unsent(now));
             }
-            // A silent server fails every lease every few seconds: one line is logged for each cause, and later lines
-            // count the repeats.
+            // A silent server fails every lease every few seconds. So one line is logged for each cause, and later
+            // lines count the repeats.
             Err(Failed::Store(error)) => {
                 if self.failures().count(&error.to_string(), part.now()) {
                     tracing::warn!(name, %claim, %error, "a renewal failed; the lease is uncertain");

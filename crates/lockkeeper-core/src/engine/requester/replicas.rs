@@ -1,4 +1,4 @@
-//! A renewal that counts only when replicas have it.
+//! A renewal that counts only once replicas have it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,12 +15,12 @@ use crate::words::store_error::StoreError;
 pub(crate) type Confirmed = (Verdict, Result<u64, StoreError>);
 
 impl Requester {
-    /// Renews a claim that holds, and waits for replicas to confirm the renewal. A replica that confirms has
-    /// everything that was written before, and so also the grant and its token, whoever wrote them.
+    /// Renews a claim that holds, and waits for replicas to confirm the renewal. A replica that confirms has everything
+    /// that was written before, and so also the grant and its token, whichever request wrote them.
     ///
-    /// If a renewal changes nothing, the server sends its replicas nothing. So the lease is set `extra` longer than
-    /// the claim assumes, which makes a change even within the millisecond of the grant; each repeat needs a larger
-    /// `extra`.
+    /// If a renewal changes nothing, the server sends its replicas nothing. So the lease is set `extra` longer than the
+    /// claim assumes: then the renewal changes something even within the millisecond of the grant. Each repeat needs a
+    /// larger `extra`.
     ///
     /// Dropping the future leaves the request unanswered, which the claim records.
     pub(crate) async fn confirm(

@@ -1,4 +1,4 @@
-//! Channels that are subscribed to while something here needs their messages.
+//! Channels to which the client subscribes only while it needs their messages.
 
 use std::sync::{Arc, Weak};
 
@@ -10,7 +10,7 @@ use crate::seam::protocol::Protocol;
 use crate::words::store_error::StoreError;
 
 impl Subscriptions {
-    /// Reports every message on the channel, and every moment after which one may have been missed.
+    /// Reports every message on the channel, and every moment after which a message may have been missed.
     pub(crate) fn watch(self: &Arc<Self>, channel: &str) -> (Subscription, watch::Receiver<()>) {
         let now = self.clock.now();
         let changes = self.change_state(|state| {
@@ -21,7 +21,7 @@ impl Subscriptions {
         (Subscription::new(self, channel.to_owned()), changes)
     }
 
-    /// Whether every message on the channel arrives.
+    /// Whether the channel is subscribed to, so that every message on it arrives.
     pub(crate) fn hears(&self, channel: &str) -> bool {
         self.with(|state| state.registry.is_open(channel))
     }
@@ -31,7 +31,7 @@ impl Subscriptions {
         self.with(|state| state.registry.refusal(channel).cloned())
     }
 
-    /// Keeps listening for grants on the channel, if every message on it arrives now.
+    /// Keeps listening for grants on the channel, if it is subscribed to now.
     pub(crate) fn keep_hearing(self: &Arc<Self>, channel: &str) -> Option<Subscription> {
         let now = self.clock.now();
         let open = self.change_state(|state| {
@@ -44,8 +44,8 @@ impl Subscriptions {
         open.then(|| Subscription::new(self, channel.to_owned()))
     }
 
-    /// Starts to listen for grants on the channel, and notifies when it has started, or when the server has refused
-    /// it.
+    /// Starts to listen for grants on the channel. Notifies when it is subscribed to, or when the server has refused
+    /// that.
     pub(crate) fn begin_hearing(self: &Arc<Self>, channel: &str) -> (Subscription, Arc<Notify>) {
         let now = self.clock.now();
         let opening = self.change_state(|state| {
@@ -61,8 +61,8 @@ impl Subscriptions {
         (Subscription::new(self, channel.to_owned()), opening)
     }
 
-    /// Listens for the end of any hold on `protocol`'s name, while the returned subscription lives. Only for a name
-    /// that other libraries use too, whose holders send no message.
+    /// Listens for the end of any hold on `protocol`'s name while the returned subscription lives. Only for a name that
+    /// other libraries use too, because their holders send no message.
     pub(super) fn hear_of_key(self: &Arc<Self>, protocol: &dyn Protocol) -> Option<Subscription> {
         let shared = protocol.name().is_shared() && protocol.queue().is_none();
         let store = self.keyspace.as_ref().filter(|_| shared)?;
@@ -74,7 +74,7 @@ impl Subscriptions {
     }
 }
 
-/// Whether a keyspace notification says that the key is gone. A change of its value or expiry wakes nobody.
+/// Whether a keyspace notification says that the key is gone. A change of its value or expiry does not count.
 pub(super) fn is_gone(event: &[u8]) -> bool {
     matches!(event, b"del" | b"expired" | b"evicted" | b"rename_from")
 }

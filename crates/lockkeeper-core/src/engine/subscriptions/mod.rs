@@ -1,6 +1,6 @@
 //! The subscriptions of a client: one event stream per client, one subscription per contended name.
 //!
-//! [`registry`](crate::registry) decides; this carries it out. The task reads the store's events, subscribes and
+//! [`registry`](crate::registry) decides; this module carries it out. The task reads the store's events, subscribes and
 //! unsubscribes, and never waits for a single channel.
 
 mod listening;
@@ -40,9 +40,9 @@ pub(crate) struct Subscriptions {
     orders: mpsc::UnboundedSender<Order>,
     clock: Arc<dyn Clock>,
     presence: Presence,
-    /// Gives the channels of keyspace notifications; `None`: they are not used.
+    /// Names the channels of keyspace notifications; `None` if they are not used.
     keyspace: Option<Arc<dyn Store>>,
-    /// The client's label has been written, and is written again while it holds.
+    /// The client's label has been written, and is written again while the client holds anything.
     introduced: AtomicBool,
     /// The client listens to its own channel, for the rest of its life.
     listening: AtomicBool,
@@ -51,13 +51,13 @@ pub(crate) struct Subscriptions {
 /// What reads the messages of a channel.
 #[derive(Debug, Clone)]
 enum Reader {
-    /// Waiters, which such messages tell to ask again.
+    /// Waiters: a wake tells one of them to ask again.
     Waiters(IsWake),
-    /// This client, for messages about the claims of owners that were made by the client with this id.
+    /// This client: the messages are about the claims of owners that the client with this id has made.
     Client(Uuid),
-    /// Claims that wait in a queue and are notified of their grants.
+    /// Claims that wait in a queue: the messages report their grants.
     Queue,
-    /// The waiters on this other channel, which must ask again when the key is gone.
+    /// The waiters on this other channel: they must ask again when the key is gone.
     Key(String),
 }
 
@@ -67,14 +67,14 @@ struct State {
     bells: BTreeMap<WaiterId, Arc<Notify>>,
     /// Notified when the channel is subscribed to, or the server has refused that.
     openings: BTreeMap<String, Weak<Notify>>,
-    /// The watchers of a channel, which are told of every message.
+    /// The watchers of a channel, which are notified of every message.
     watched: BTreeMap<String, watch::Sender<()>>,
     /// Failed subscriptions, for the log.
     failures: Tally,
 }
 
 impl State {
-    /// Messages on these channels may have been missed.
+    /// Notifies the watchers of these channels that messages may have been missed.
     fn missed(&self, on: impl Fn(&str) -> bool) {
         for (_, watched) in self.watched.iter().filter(|(channel, _)| on(channel)) {
             watched.send_replace(());
@@ -87,19 +87,19 @@ impl State {
 enum Order {
     Subscribe(String),
     Unsubscribe(String),
-    /// Wake up when the registry says now.
+    /// Wake up and set the timer again, because the registry needs it sooner.
     SetTimer,
     /// Write the client's label.
     Introduce,
-    /// Send the server what a claim that holds has to proclaim.
+    /// Send the server what the kind of a claim that holds proclaims.
     Proclaim(Arc<Part>),
     /// Write the note of a claim.
     Annotate(Arc<Part>),
 }
 
 impl Subscriptions {
-    /// The subscriptions of a store, whose `events` they read, and the future that runs them until every handle is
-    /// gone.
+    /// Returns the subscriptions of a store, whose `events` they read, and the future that runs them until every handle
+    /// is gone.
     pub(crate) fn new(
         requester: Arc<Requester>,
         events: mpsc::UnboundedReceiver<Event>,
@@ -125,9 +125,9 @@ impl Subscriptions {
         self.with(|state| state.registry.crowded(channel))
     }
 
-    /// A claim of `owner` holds `protocol`'s name. With its first grant the client writes its label and starts to
-    /// listen to its channel. While the returned subscription lives, it also listens to messages for the client that
-    /// made the owner.
+    /// Notes that a claim of `owner` holds `protocol`'s name. With its first grant, the client writes its label and
+    /// starts to listen to its own channel. While the returned subscription lives, it also listens to messages for the
+    /// client that made the owner.
     pub(crate) fn granted(
         self: &Arc<Self>,
         protocol: &dyn Protocol,
@@ -148,7 +148,7 @@ impl Subscriptions {
         })
     }
 
-    /// A claim holds: sends what its kind has to proclaim, if anything.
+    /// Sends what the kind of a claim that holds proclaims, if anything.
     pub(crate) fn proclaim(&self, part: &Arc<Part>) {
         if part
             .protocol
@@ -160,7 +160,7 @@ impl Subscriptions {
         }
     }
 
-    /// A claim waits or holds: writes its note.
+    /// Writes the note of a claim that waits or holds.
     pub(crate) fn annotate(&self, part: &Arc<Part>) {
         if part.note.is_some() && part.begins_to_show() {
             // Without a task the client is closed, and the claim is lost.
@@ -176,10 +176,10 @@ impl Subscriptions {
         }
     }
 
-    /// The label will expire: writes it again if the client holds anything. Otherwise there is nothing to show, and
+    /// Writes the label again before it expires, if the client holds anything. Otherwise there is nothing to show, and
     /// the next grant writes it.
     fn introduce_again(&self, claims: &Claims) {
-        // Before the check below, so that a lease which is too new for it sends the order itself.
+        // This comes before the check below, so a lease that is too new for the check sends the order itself.
         self.introduced.store(false, Ordering::Relaxed);
         if !claims.is_empty() {
             self.introduce();
@@ -207,8 +207,8 @@ impl Subscriptions {
         });
     }
 
-    /// This client has released a claim on the name whose waiters listen on `channel`; `told` says whether the server
-    /// published the wake.
+    /// Notes that this client has released a claim on the name whose waiters listen on `channel`; `told` says whether
+    /// the server published the wake.
     pub(crate) fn left(&self, channel: &str, told: bool) {
         let now = self.clock.now();
         self.change(|registry| registry.left(channel, told, now));
@@ -223,8 +223,8 @@ impl Subscriptions {
         self.change_state(|state| ((), f(&mut state.registry)));
     }
 
-    /// Changes the state and carries out the consequences. Nobody is woken while the lock is held: a waker may do
-    /// anything, including drop another place.
+    /// Changes the state and carries out the consequences. Waiters are woken only after the lock is released, because a
+    /// waker may do anything, including drop another place.
     fn change_state<T>(&self, f: impl FnOnce(&mut State) -> (T, Vec<Step>)) -> T {
         let mut bells = Vec::new();
         let mut orders = Vec::new();
@@ -284,7 +284,7 @@ impl Subscriptions {
         tracing::debug!(channel, "ignored an unknown message");
     }
 
-    /// Every channel of a silent server fails repeatedly: one line is logged for each cause, and later lines count
+    /// Every channel of a silent server fails repeatedly. So one line is logged for each cause, and later lines count
     /// the repeats.
     fn log_failure(&self, channel: &str, error: &StoreError, now: Moment) {
         let (news, due) = self.with(|state| {
@@ -313,7 +313,7 @@ impl Subscriptions {
                 });
                 match reader {
                     Some(Reader::Client(client)) => claims.hears(client),
-                    // The key may have gone before.
+                    // The key may have gone before the subscription was in place.
                     Some(Reader::Key(waited)) => {
                         self.change(|registry| registry.message(&waited, now));
                     }
@@ -341,12 +341,12 @@ impl Subscriptions {
     }
 }
 
-/// A subscription or unsubscription that has been answered.
+/// An order that has been carried out.
 #[derive(Debug)]
 enum Settled {
     Subscribed(String, Result<(), StoreError>),
     Unsubscribed(String),
-    /// A write that nobody waits for.
+    /// A label, a note or a proclamation; nothing else depends on it.
     Told,
 }
 

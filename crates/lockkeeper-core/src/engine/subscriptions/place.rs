@@ -16,8 +16,8 @@ use crate::words::owner::Owner;
 use crate::words::record::Record;
 use crate::words::store_error::StoreError;
 
-/// A place in the local queue of one name. Dropping it gives up the place and, if necessary, hands on the poller's
-/// role.
+/// A place in the local queue of one name. Dropping it gives up the place. If this waiter is the poller, the next one
+/// becomes the poller.
 #[derive(Debug)]
 pub(crate) struct Place {
     subscriptions: Arc<Subscriptions>,
@@ -25,10 +25,10 @@ pub(crate) struct Place {
     waiter: WaiterId,
     bell: Arc<Notify>,
     patience: Duration,
-    /// What is waited for: others on the channel may wait for locks of other kinds.
+    /// What the waiter waits for: others on the channel may wait for locks of other kinds.
     kind: Kind,
     granted: Option<Moment>,
-    /// Listens for the end of a hold that sends no message.
+    /// Listens for the end of a hold whose holder sends no message.
     _key: Option<Subscription>,
 }
 
@@ -42,8 +42,8 @@ pub(crate) enum Over {
 }
 
 impl Place {
-    /// Takes a place in the local queue for `protocol`'s name, which is held, perhaps until `free`. The waiter waits
-    /// for `owner`, and tolerates an unreachable server for its `patience`.
+    /// Takes a place in the local queue for `protocol`'s name, which is held, perhaps until `free`. The waiter waits on
+    /// behalf of `owner`, and tolerates an unreachable server for its `patience`.
     pub(crate) fn new(
         subscriptions: &Arc<Subscriptions>,
         protocol: &Arc<dyn Protocol>,
@@ -101,27 +101,28 @@ impl Place {
         }
     }
 
-    /// The poll was answered: the name is held, perhaps until `free`.
+    /// Reports the answer to this waiter's poll: the name is held, perhaps until `free`.
     pub(crate) fn busy(&self, free: Option<Moment>) {
         let now = self.subscriptions.clock.now();
         self.subscriptions
             .change(|registry| registry.busy(&self.channel, self.waiter, free, now));
     }
 
-    /// The server was unreachable for too long: all waiters here whose patience is over give up.
+    /// Reports that the server was unreachable for too long. All waiters here with no more patience than this one give
+    /// up.
     pub(crate) fn unreachable(&self, error: &StoreError) {
         self.subscriptions
             .change(|registry| registry.unreachable(&self.channel, self.patience, error));
     }
 
-    /// The poll was answered: there is nothing to hold. All waiters for the same thing that were here before the poll
-    /// stop waiting.
+    /// Reports the answer to this waiter's poll: there is nothing to hold. All waiters for the same thing that were
+    /// here before the poll stop waiting.
     pub(crate) fn done(&self, record: &Arc<Record>) {
         self.subscriptions
             .change(|registry| registry.tell_done(&self.channel, self.kind, self.waiter, record));
     }
 
-    /// The poll was answered: this waiter holds, until `until` if nothing else happens.
+    /// Reports the answer to this waiter's poll: it holds, until `until` if nothing else happens.
     pub(crate) fn granted(mut self, until: Moment) {
         self.granted = Some(until);
     }

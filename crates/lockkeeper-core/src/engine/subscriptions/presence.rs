@@ -1,4 +1,5 @@
-//! A client as others see it: its label on the server, and the channel of messages about its claims.
+//! What others see of a client: its label on the server. And the channel on which it receives messages about its
+//! claims.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,16 +27,16 @@ const LABEL_TTL: Duration = Duration::from_secs(600);
 /// How often a client that holds writes its label again: two writes may fail before the label expires.
 const INTERVAL: Duration = Duration::from_secs(200);
 
-/// How many notes of a client are being written at once.
+/// How many notes of a client may be written at once.
 pub(super) const NOTES: usize = 32;
 
-/// How old a claim is when its note is written.
+/// How long a claim must wait or hold before its note is written.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// How long to wait for a label to be written; nothing depends on it.
+/// How long to wait for the answer when a label is written. Nothing depends on it.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The identity of a client.
+/// How a client presents itself to others.
 #[derive(Debug, Clone)]
 pub(crate) struct Presence {
     /// Its id, which is part of the owners that it makes.
@@ -47,7 +48,7 @@ pub(crate) struct Presence {
     pub(crate) label: Option<Arc<str>>,
 }
 
-/// The channel on which a client is told about the claims of the owners that it made.
+/// The channel of messages to a client about the claims of the owners that it made.
 pub(crate) fn client_channel(id: Uuid) -> String {
     format!("lockkeeper.client:{id}")
 }
@@ -72,7 +73,8 @@ pub(super) async fn introduce(requester: Arc<Requester>, presence: Presence) {
     }
 }
 
-/// Writes a text for people who inspect, or deletes it if it is empty; returns whether the server has confirmed that.
+/// Writes a text for people who inspect, or deletes it if `text` is empty. Returns whether the server has confirmed
+/// that.
 async fn write(requester: &Requester, key: &str, text: &str) -> bool {
     let ttl = LABEL_TTL.as_millis().to_string();
     let item = || ScriptCall::new(&client::INTRODUCE, [key], [text, &ttl]);
@@ -83,11 +85,10 @@ async fn write(requester: &Requester, key: &str, text: &str) -> bool {
     done.is_ok()
 }
 
-/// Keeps the note of a claim where inspection finds it, while the claim waits or holds. A claim that is over at once
-/// costs nothing.
+/// Writes the note of a claim where inspection finds it, and keeps it there while the claim waits or holds. A claim
+/// that ends at once costs nothing.
 ///
-/// As many claims may begin to wait at once as there are waiters; `bound` limits how many notes are written at a
-/// time.
+/// Any number of claims may begin to wait at once, so `bound` limits how many notes are written at a time.
 pub(super) async fn annotate(part: Arc<Part>, namespace: String, bound: Arc<Semaphore>) {
     let Some(note) = &part.note else { return };
     let client = client_key(&namespace, part.id.owner().client());
@@ -119,7 +120,7 @@ pub(super) async fn annotate(part: Arc<Part>, namespace: String, bound: Arc<Sema
     }
 }
 
-/// Sends the server what the kind of a claim has to proclaim, until that is answered or the claim no longer holds.
+/// Sends what the kind of a claim proclaims, until the server has answered or the claim no longer holds.
 pub(super) async fn proclaim(part: Arc<Part>) {
     let mut pauses = Pauses::new(part.number);
     while part.validity().0.holds() {
@@ -137,29 +138,29 @@ pub(super) async fn proclaim(part: Arc<Part>) {
     }
 }
 
-/// When the label is written again.
+/// When the label must be written again.
 #[derive(Debug, Default)]
 pub(super) struct Introduction {
     due: Option<Moment>,
 }
 
 impl Introduction {
-    /// When the current one is due again; `None` if no label was written.
+    /// When the current label must be written again; `None` if no label was written.
     pub(super) const fn next(&self) -> Option<Moment> {
         self.due
     }
 
-    /// The label has been sent.
+    /// Notes that the label has been sent.
     pub(super) fn sent(&mut self, now: Moment) {
         self.due = Some(now.after(INTERVAL));
     }
 
-    /// The server may have lost the label.
+    /// Makes the label due now, because the server may have lost it.
     pub(super) fn hurry(&mut self, now: Moment) {
         self.due = self.due.map(|_| now);
     }
 
-    /// Whether the label is due again by now. True once.
+    /// Whether the label is due by now. True only once.
     pub(super) fn is_over(&mut self, now: Moment) -> bool {
         self.due.take_if(|due| *due <= now).is_some()
     }
@@ -177,8 +178,8 @@ pub(super) fn told(claims: &Claims, payload: &[u8]) {
     }
 }
 
-/// Listens on a channel until dropped: to messages for another client, about a claim of an owner that was made there,
-/// or to the grant of a claim that waits.
+/// Listens on a channel until dropped: for messages to another client about a claim of an owner that it made, or for
+/// the grant of a claim that waits.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     subscriptions: Arc<Subscriptions>,
@@ -186,7 +187,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// The channel is subscribed to already; dropping this ends that.
+    /// The registry already counts this listener; dropping this ends that.
     pub(super) fn new(subscriptions: &Arc<Subscriptions>, channel: String) -> Self {
         Self {
             subscriptions: Arc::clone(subscriptions),

@@ -1,11 +1,11 @@
-//! What a protocol is told about the requesting claim.
+//! What a protocol knows about the requesting claim.
 
 use std::time::Duration;
 
 use crate::words::owner::ClaimId;
 use crate::words::token::FencingToken;
 
-/// The data from which an item is built.
+/// Data about the requesting claim, from which a protocol builds the request.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct RequestContext<'a> {
@@ -28,7 +28,7 @@ pub struct RequestContext<'a> {
     pub inflated: bool,
     /// Whether other claims of this client may be polling the name.
     pub polled: bool,
-    /// The token that all servers of a majority are asked for; 0: none.
+    /// The token that a lock on several servers asks all of them for; 0: none.
     pub proposal: u64,
 }
 
@@ -54,7 +54,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Adds the token that all servers of a majority are asked for.
+    /// Adds the token that a lock on several servers asks all of them for.
     #[must_use]
     pub const fn proposing(mut self, proposal: u64) -> Self {
         self.proposal = proposal;

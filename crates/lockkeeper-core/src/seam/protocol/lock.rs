@@ -30,7 +30,7 @@ pub enum Share {
     },
 }
 
-/// In the form that scripts take.
+/// Writes the share in the form that scripts take.
 impl Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -41,23 +41,23 @@ impl Display for Share {
     }
 }
 
-/// One name of a kind that one server decides, for claims with one share of it.
+/// One name of a kind that one server decides, for claims that take the same share of it.
 #[derive(Debug)]
 pub struct LockProtocol {
     name: Name,
     kind: Kind,
     share: Share,
-    /// Another share that the same kind has, and the name of this mode.
+    /// The other share of the kind, and the name of this mode.
     modes: Option<(Share, &'static str)>,
     reenters: bool,
     queues: bool,
     cohorts: bool,
-    /// For claims that take permits: the last limit reported by the server, if it was another one.
+    /// For claims that take permits: the last limit that the server reported and that differs from their own.
     heard: Option<Arc<AtomicU32>>,
 }
 
 impl LockProtocol {
-    /// A kind whose claims take all of the name, wait in no queue, and ask again when it is free.
+    /// The protocol of a kind whose claims take all of the name, wait in no queue, and ask again when it is free.
     pub const fn new(name: Name, kind: Kind) -> Self {
         Self {
             name,
@@ -71,37 +71,37 @@ impl LockProtocol {
         }
     }
 
-    /// An owner that holds is granted the lock again.
+    /// Grants the lock again to an owner that already holds it.
     #[must_use]
     pub const fn reentrant(mut self) -> Self {
         self.reenters = true;
         self
     }
 
-    /// Claims wait in a queue.
+    /// Lets claims wait in a queue.
     #[must_use]
     pub const fn queueing(mut self) -> Self {
         self.queues = true;
         self
     }
 
-    /// Claims wait in a queue, except on a name that other libraries may use too: they have no queue, and would take
-    /// its marker for a holder.
+    /// Lets claims wait in a queue, except on a name that other libraries may use too: these have no queue, and would
+    /// take the marker of a queue for a holder.
     #[must_use]
     pub const fn queueing_unless_shared(mut self) -> Self {
         self.queues = !self.name.is_shared();
         self
     }
 
-    /// Waiting claims of one client hand the name over among themselves, if there is a queue.
+    /// Lets the waiting claims of one client hand the name over among themselves, if there is a queue.
     #[must_use]
     pub const fn in_cohorts(mut self) -> Self {
         self.cohorts = self.queues;
         self
     }
 
-    /// Claims take this many permits out of `limit`. `heard` is the last different limit that the server reported, 0
-    /// for none; all that share it report a new limit once.
+    /// Lets claims take this many permits out of `limit`. `heard` stores the last different limit that the server
+    /// reported, 0 for none. Protocols that share it report a new limit only once.
     #[must_use]
     pub fn of_permits(mut self, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Self {
         self.share = Share::Permits { permits, limit };
@@ -109,7 +109,8 @@ impl LockProtocol {
         self
     }
 
-    /// Claims take this share, and may be converted to claims that take the `other`; `mode` is the name of this mode.
+    /// Lets claims take this share, and be converted to claims that take the `other` one. `mode` is the name of this
+    /// mode.
     #[must_use]
     pub const fn in_mode(mut self, share: Share, other: Share, mode: &'static str) -> Self {
         self.share = share;
@@ -124,14 +125,14 @@ impl LockProtocol {
         })
     }
 
-    /// The keys that may tell who holds and who waits, for one claim.
+    /// The keys that a request of one claim may need: those of the name, and the claim's tombstone.
     fn keys<'a>(&'a self, claim: &'a ClaimId) -> [Key<'a>; 6] {
         let [main, counter, holders, queue, state] = self.keys_of_all();
         let tombstone = Key::Tombstone(&self.name, claim);
         [main, counter, tombstone, holders, queue, state]
     }
 
-    /// The same keys for all claims of the name.
+    /// The keys of the name, without any tombstone.
     const fn keys_of_all(&self) -> [Key<'_>; 5] {
         [
             Key::Main(&self.name),
@@ -143,8 +144,8 @@ impl LockProtocol {
     }
 }
 
-/// How long a tombstone stops a request that may still be executed, as scripts take it: 0 if there is no such
-/// request.
+/// How long a tombstone lives that must stop a request which may still be executed, in the form that scripts take; 0 if
+/// there is no such request.
 fn tombstone_ttl(ask: RequestContext<'_>, in_doubt: bool) -> u64 {
     match in_doubt {
         true => ask.ttl_ms(),

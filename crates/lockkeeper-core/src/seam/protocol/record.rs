@@ -38,8 +38,8 @@ impl Record {
         })
     }
 
-    /// A value as scripts take it: its format, and a text. A value that is text stays unchanged, so that people can
-    /// read it on the server.
+    /// Returns a value in the form that scripts take: its format, and a text. A value that is text stays unchanged, so
+    /// that people can read it on the server.
     pub fn write(value: &[u8]) -> (&'static str, String) {
         match str::from_utf8(value) {
             Ok(text) => ("text", text.to_owned()),

@@ -58,7 +58,7 @@ impl Texts {
         self.ends.extend(others.ends.iter().map(|end| before + end));
     }
 
-    /// The limit.
+    /// Returns how many texts there are.
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
