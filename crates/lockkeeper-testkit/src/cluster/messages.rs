@@ -24,15 +24,27 @@ impl Cluster {
     ///
     /// If the node does not answer.
     pub async fn listeners(&self, node: usize, channel: &str) -> Result<u64> {
+        let listeners = self.listeners_of_each(node, &[channel]).await?;
+        listeners.first().copied().context("no count")
+    }
+
+    /// The same for each of many channels.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not answer.
+    pub async fn listeners_of_each(&self, node: usize, channels: &[&str]) -> Result<Vec<u64>> {
         let mut questions = vec!["NUMSUB"];
         if self.has_sharded_messages().await? {
             questions.push("SHARDNUMSUB");
         }
-        let mut listeners = 0;
+        let mut listeners = vec![0; channels.len()];
         for question in questions {
-            let words = ["PUBSUB", question, channel];
+            let words = [&["PUBSUB", question], channels].concat();
             let counts = self.nodes[node].command(&words).await?.into_texts()?;
-            listeners += counts.get(1).context("no count")?.parse::<u64>()?;
+            for (listeners, count) in listeners.iter_mut().zip(counts.chunks(2)) {
+                *listeners += count.get(1).context("no count")?.parse::<u64>()?;
+            }
         }
         Ok(listeners)
     }
