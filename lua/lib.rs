@@ -85,7 +85,7 @@ pub mod lock {
     /// A claim that holds alone goes, every acquire of it having been answered.
     pub const RELEASE_THIN: Script = script!(
         "lock/release_thin",
-        with ["wake", "value", "thin"],
+        with ["let_go", "wake", "value", "thin"],
         keys ["main"],
         args ["request", "claim", "channel", "cooldown"],
         replies [Status::Released, Status::Cooldown, Status::Inflated, Status::NotHeld],

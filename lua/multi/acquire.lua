@@ -21,9 +21,9 @@
 -- ITEM WRONG_KIND  the name holds data of another kind, or is also the name of an earlier item
 -- PUBLISH nothing
 
-local reply, keys, tokens, named, refused = { ARGV[1], 'DONE' }, {}, {}, {}, false
+local reply, keys, counters, tokens, named, refused = { ARGV[1], 'DONE' }, {}, {}, {}, {}, false
 for i = 1, #KEYS / 3 do
-  keys[2 * i - 1], keys[2 * i] = KEYS[3 * i - 2], KEYS[3 * i]
+  keys[2 * i - 1], keys[2 * i], counters[i] = KEYS[3 * i - 2], KEYS[3 * i], KEYS[3 * i - 1]
 end
 -- In most runs none of the keys exists, and one EXISTS finds that out.
 local free = redis.call('EXISTS', unpack(keys)) == 0
@@ -41,11 +41,11 @@ end
 if not refused then
   local now = server_now()
   -- First the counters, each once: after them nothing can fail.
-  local last = {}
-  for i = 1, #KEYS / 3 do
-    local counter, floor = KEYS[3 * i - 1], token_number(ARGV[6 * i - 2])
+  local last, before = {}, redis.call('MGET', unpack(counters))
+  for i, counter in ipairs(counters) do
     if not tokens[i] then
-      last[counter] = math.max((last[counter] or math.max(last_token(counter), now - 1)) + 1, floor + 1)
+      local floor = token_number(ARGV[6 * i - 2])
+      last[counter] = math.max((last[counter] or math.max(token_number(before[i]), now - 1)) + 1, floor + 1)
       reply[i + 2] = { 'GRANTED', string.format('%.0f', last[counter]) }
     end
   end

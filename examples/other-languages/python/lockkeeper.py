@@ -31,7 +31,7 @@ FRAGMENTS = {
     "heartbeat": f"clock token {STANDING} heartbeat",
     "renew": "lease value",
     "renew_inflated": "clock client lease value members",
-    "release_thin": "wake value thin",
+    "release_thin": "let_go wake value thin",
     "release": f"clock token {STANDING.replace('value', 'value thin')}",
 }
 NO_ANSWER = (ConnectionError, TimeoutError)
@@ -130,7 +130,7 @@ class Client:
             reply = await self.redis.evalsha(sha1, *words)
         except NoScriptError:
             reply = await self.redis.eval(text, *words)
-        echoed, *answer = texts(reply)
+        echoed, *answer = reply.decode().split() if isinstance(reply, bytes) else texts(reply)
         if int(echoed) != number:
             raise ConnectionError(f"request {number} was given the answer to {echoed}")
         return answer

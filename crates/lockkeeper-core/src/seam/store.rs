@@ -94,7 +94,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Reads the reply to `request`.
+    /// Reads the reply to `request`: an array of its number, a status and fields, or one line of the same words.
     ///
     /// # Errors
     ///
@@ -102,35 +102,42 @@ impl Reply {
     ///   the connection must be replaced;
     /// - [`BadReply::Malformed`] if it is not a reply of a Lockkeeper script.
     pub fn read(request: Request, reply: Value) -> Result<Self, BadReply> {
-        let Value::List(fields) = reply else {
-            return Err(BadReply::Malformed);
-        };
-        let mut fields = fields.into_iter();
-        let echo = fields
-            .next()
-            .as_ref()
-            .and_then(Value::as_str)
-            .and_then(|text| text.parse().ok());
-        match echo {
-            Some(echo) if echo == request => {}
-            Some(echo) => {
-                return Err(BadReply::Foreign {
-                    expected: request,
-                    echo,
-                });
+        match reply {
+            Value::List(fields) => {
+                let mut fields = fields.into_iter();
+                let (echo, status) = (fields.next(), fields.next());
+                let echo = echo.as_ref().and_then(Value::as_str);
+                let status = status.as_ref().and_then(Value::as_str);
+                let status = Self::status_of(request, echo, status)?;
+                let fields = fields.collect();
+                Ok(Self { status, fields })
             }
-            None => return Err(BadReply::Malformed),
+            Value::Bytes(line) => {
+                let line = std::str::from_utf8(&line).map_err(|_| BadReply::Malformed)?;
+                let mut words = line.split(' ');
+                let status = Self::status_of(request, words.next(), words.next())?;
+                let fields = words.map(|word| Value::Bytes(word.into())).collect();
+                Ok(Self { status, fields })
+            }
+            Value::Nil | Value::Integer(_) => Err(BadReply::Malformed),
         }
-        let status = fields
-            .next()
-            .as_ref()
-            .and_then(Value::as_str)
-            .and_then(Status::parse);
-        let status = status.ok_or(BadReply::Malformed)?;
-        Ok(Self {
-            status,
-            fields: fields.collect(),
-        })
+    }
+
+    /// The status, if the first word is the number of this request.
+    fn status_of(
+        request: Request,
+        echo: Option<&str>,
+        status: Option<&str>,
+    ) -> Result<Status, BadReply> {
+        let echo = echo.and_then(|text| text.parse().ok());
+        let echo: Request = echo.ok_or(BadReply::Malformed)?;
+        if echo != request {
+            return Err(BadReply::Foreign {
+                expected: request,
+                echo,
+            });
+        }
+        status.and_then(Status::parse).ok_or(BadReply::Malformed)
     }
 
     /// Returns the status word.

@@ -133,6 +133,11 @@ fn compare_sequence(number: u64, server: &mut Server, version: &Version, seen: &
             seen.statuses
                 .extend(fields.iter().skip(1).filter_map(outcome));
         }
+        if let Ok(Value::Bytes(line)) = &theirs {
+            let line = String::from_utf8_lossy(line);
+            let status = line.split(' ').nth(1).and_then(Status::parse);
+            seen.statuses.extend(status);
+        }
         seen.replies += 1;
         seen.scripts += u64::from(step.is_script());
         before.push(step);

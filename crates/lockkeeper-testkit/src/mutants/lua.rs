@@ -295,6 +295,20 @@ pub const ALL: &[Mutant] = &[
         Where::Small,
     ),
     mutant(
+        "mutex_release_of_one_alone_does_not_compare",
+        &lock::RELEASE_THIN,
+        "(%S+) %d+$') == ARGV[2]",
+        "(%S+) %d+$')",
+        Where::Small,
+    ),
+    mutant(
+        "mutex_release_of_one_alone_passes_over_the_flags",
+        &lock::RELEASE_THIN,
+        "(%S+) %d+$') == ARGV[2]",
+        "(%S+) %d+%l*$') == ARGV[2]",
+        Where::Small,
+    ),
+    mutant(
         "mutex_release_does_not_compare",
         &lock::RELEASE_THIN,
         "if whose ~= claim then",
