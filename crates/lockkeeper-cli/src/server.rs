@@ -1,4 +1,4 @@
-//! The options for the server, the namespace and the label.
+//! The options for the server, the namespace and the label. Keeps passwords in URLs out of messages.
 
 use std::env;
 use std::path::PathBuf;

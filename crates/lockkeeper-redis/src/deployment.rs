@@ -1,4 +1,4 @@
-//! The deployment that a URL names: one server, or several that share the keys.
+//! The deployment that a URL names: one server, the server that sentinels name, or a cluster.
 
 use std::fmt;
 

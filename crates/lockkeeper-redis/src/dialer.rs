@@ -1,4 +1,4 @@
-//! Makes connections: the first one once, every later one until it succeeds.
+//! Makes connections: tries the first one once, and every later one until it succeeds.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

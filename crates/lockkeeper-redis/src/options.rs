@@ -1,4 +1,4 @@
-//! Settings of the connections; every default is justified where it is defined.
+//! Settings of the connections that a URL does not carry; every default is justified where it is defined.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One server: the store over two connections that are kept open.
+//! One server: the store over two connections that are kept open, one for scripts and one for messages.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Translates the addresses that servers announce. Cluster nodes and the servers that sentinels watch announce addresses of their
+//! Translates the addresses that servers announce. Pure. Cluster nodes and the servers that sentinels watch announce addresses of their
 //! own network, which behind NAT lead nowhere.
 
 use lockkeeper_core::Result;

@@ -97,8 +97,8 @@ const fn of_name(name: Name) -> LockProtocol {
 ///
 /// - **Order before requests reach the server, a place for silent waiters, immediate hand-over after a crash.** These
 ///   limits are those of a fair lock. The queue order is the order of arrival at the server. A waiter that is silent
-///   for one waiter ttl loses its place. The end of a crashed holder's lease is noticed at most a third of the waiter
-///   ttl later.
+///   for one waiter ttl loses its place. The end of a crashed holder's lease is usually noticed within
+///   milliseconds, and at the latest a third of the waiter ttl later.
 /// - **That all readers start at once.** Readers at the front of the queue are granted the lock 128 at a time, one
 ///   script after the other.
 /// - **That two readers can both upgrade.** Two readers that both try to upgrade block each other. One of them has to

@@ -74,8 +74,10 @@ fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> Lock
 /// - **Re-entry.** Each acquisition takes permits of its own. A holder that waits for more permits can wait for
 ///   itself, if enough others do the same.
 /// - **Immediate hand-over after a crash.** The permits of a holder that crashes stay taken until its lease ends.
-///   Then the first waiter asks, usually within milliseconds, and at the latest a third of the [waiter
-///   ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later.
+///   The first waiter usually knows when that is and asks within milliseconds; otherwise it asks with its next
+///   heartbeat, at most a third of the [waiter ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later.
+/// - **Permits on a majority of servers.** A semaphore is on one server. A majority of servers can agree on whether one
+///   claim holds, but not on how many permits are taken.
 /// - **The limit when the server loses data.** This is true of every lease: after a failover that lost grants, more
 ///   permits than the limit may be held for up to one ttl.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! What was seen of one name before: its holders, its waiters and what became of them.
+//! What was seen of one name before: its holders, its waiters and what became of them. Sends no requests.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

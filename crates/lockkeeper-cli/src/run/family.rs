@@ -1,5 +1,6 @@
 //! Finds the process groups that descendants of a program have made in the same session. A nested run and a shell with job control
-//! make such groups. This works on Linux, which shows all processes under `/proc`; on other systems these groups are not found.
+//! make such groups. Also finds out whether all members of a group are dead. This works on Linux, which shows all processes under `/proc`;
+//! on other systems these groups are not found.
 
 use std::fs;
 use std::io::ErrorKind;

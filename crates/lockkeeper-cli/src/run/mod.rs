@@ -1,4 +1,4 @@
-//! `run`: runs a program under a lock.
+//! `run`: runs a program under a lock, from the wait for the lock to the exit code.
 
 mod family;
 mod guard;

@@ -1,4 +1,5 @@
-//! The tie between a program and its lock: how long it may run, and whether the lock is lost.
+//! The tie between a program and its lock, which may have several leases: how long the program may run, and whether the lock is
+//! lost.
 
 use std::fmt;
 use std::time::Duration;

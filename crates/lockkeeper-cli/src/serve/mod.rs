@@ -1,4 +1,5 @@
-//! `serve`: holders and waiters as a web page, and metrics for Prometheus.
+//! `serve`: holders and waiters as a web page, and metrics for Prometheus. `page.html` is the whole page; one sampler serves all
+//! viewers.
 
 mod feed;
 mod host;

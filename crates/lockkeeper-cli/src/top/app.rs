@@ -1,4 +1,4 @@
-//! The state of the screen, and what each key does to it.
+//! The state of the screen, and what each key does to it. Uses no terminal and no server.
 
 use std::time::{Duration, Instant};
 

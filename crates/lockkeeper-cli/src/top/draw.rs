@@ -1,4 +1,4 @@
-//! Draws the screen. Text from others is escaped, and cut at the end of its column.
+//! Draws the screen into a frame, without a server. Text from others is escaped, and cut at the end of its column.
 
 use std::time::{Duration, Instant};
 

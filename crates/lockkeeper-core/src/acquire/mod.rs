@@ -1,4 +1,18 @@
 //! Acquiring: the builders, and the one loop in which every acquisition waits.
+//!
+//! Awaiting an [`Acquire`] checks what can be checked locally, draws an owner if none was given, and makes an
+//! `acquisition` of the stages of its [`Plan`]. For each stage, `waiting` makes the claims and asks, and the answer
+//! decides:
+//!
+//! - Granted: the parts of the stage become a [`Hold`].
+//! - Waiting: the claim stands in the queue on the server, see `queue`.
+//! - Busy, where there is no queue: the acquisition joins the client's local queue of the name, see `turn`.
+//! - No answer: the same claims ask again after a pause. The acquisition gives up when the server has been unreachable
+//!   for one ttl, or for its time limit if that is longer, and so do the waiters of its local queue with no more
+//!   patience.
+//!
+//! Two kinds of acquisition differ: a mutex first looks for others of its client that ask, wait or hold, see `cohort`;
+//! a lock on several servers asks in rounds, see `majority` and `round`.
 
 mod acquisition;
 mod cohort;

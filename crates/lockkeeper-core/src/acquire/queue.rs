@@ -1,5 +1,19 @@
 //! Waiting in a queue on the server. The claim stands in the queue and sends heartbeats, and a message announces its
 //! grant. In a queue of another library, the message announces its turn, and a heartbeat then grants.
+//!
+//! 1. The acquire answers that the claim waits. If this client already receives the name's grant messages, because other
+//!    claims of it wait, such a message may overtake that answer: the claim stores it until then.
+//! 2. Otherwise the client subscribes, and the claim sends one heartbeat as soon as the server has confirmed, for any
+//!    message in between.
+//! 3. A heartbeat is due every third of the waiter ttl, in batches with others. The first waiter also knows when the
+//!    holder's lease ends, and sends one 1 ms later if that is sooner, because a lease that expires sends no message.
+//! 4. The holder's release, or any other script that advances the queue, grants to the first claim that is alive. The
+//!    message names the claim, its token and its last executed request, from whose *send* the deadline counts: the
+//!    waiter ttl less the margin. If too little of that is left, the claim sends a heartbeat and goes by the answer.
+//!    The first renewal gives the lease its own ttl.
+//! 5. If the message is lost, the next heartbeat answers that the claim holds.
+//! 6. If a heartbeat answers that the claim is gone, it has lost its place, and a new claim joins at the end.
+//! 7. A claim that stops waiting is released like a holder's, which advances the queue.
 
 use std::fmt::Write as _;
 use std::pin::pin;

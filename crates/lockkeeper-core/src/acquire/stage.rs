@@ -1,4 +1,8 @@
 //! One stage of an acquisition: the names that are asked for together, and what the replies mean.
+//!
+//! One script takes all names of a stage or none. If others hold one of them or wait for it, an acquisition that waits
+//! takes the stage [apart](Stage::apart): it acquires the names one after the other, in their order, each from its own
+//! queue, and holds the earlier ones meanwhile. Why: docs/decisions/0028.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,6 @@
-//! Waiting for the turn to ask again: a place in the local queue of a name that others hold; for a lock on several
-//! servers, one place for each server.
+//! Waiting for the turn to ask again, where there is no queue on the server: a place in the local queue of a name that
+//! others hold; for a lock on several servers, one place for each server. [`registry`](crate::registry) says whose turn
+//! it is.
 //!
 //! With several servers, a waiter asks again only when enough of them have sent messages that a majority may be free. A
 //! message from a single server seldom means that: competing callers take and release claims on a minority in vain, and

@@ -2,7 +2,6 @@
 //! dropped.
 //!
 //! It tries for one ttl. After that, the claim has expired on the server.
-//! It tries for one ttl; after that the claim has expired by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,11 @@
-//! The engine: what all locks of a client share, and the three tasks that work for them.
+//! The engine: what all locks of a client share, and the three tasks that work for them: the renewer, the
+//! subscriptions and the background releaser. No lock has a task of its own, and no lease a timer.
+//!
+//! [Closing](Engine::close) refuses new work at once: acquisitions end with [`Error::Closed`], and holders lose their
+//! leases, which expire on the server. For up to the release timeout it waits for the [passes](pass) of acquisitions
+//! and releases under way, and for the background releaser. Then the releaser ends and the store disconnects, within
+//! 1 s. A client that is only dropped still releases in the background what was given up, while its runtime lives; then
+//! its tasks end.
 
 pub(crate) mod background;
 pub(crate) mod claims;

@@ -1,4 +1,9 @@
 //! Releasing: a release is repeated until the server answers, or until repeating is pointless.
+//!
+//! A claim that was granted at once is released by the script that names the main key only. If the name was inflated
+//! meanwhile, that script answers so, and the other one follows. A claim of a cohort whose local queue is not empty
+//! hands over instead. The script wakes the pollers of a name without a queue; if the server refused to publish, or this
+//! client does not listen there, the release wakes the poller of its own client.
 
 use std::sync::Arc;
 

@@ -1,8 +1,17 @@
 //! The waiters on each channel, which of them polls, and what is subscribed to. Pure: no socket, no task, no clock.
 //!
 //! On each channel the waiters of this client stand in a queue. The first is the *poller*, the only one that asks the
-//! server. Every message is followed by a poll: the wake is stored with the channel, not with the waiter; a poller that
-//! leaves during a poll hands the wake on; and a poller that does not use its turn goes to the end.
+//! server; a waiter that arrives behind others joins them without asking. Every message is followed by a poll: the wake
+//! is stored with the channel, not with the waiter; a poller that leaves during a poll hands the wake on; and a poller
+//! that does not use its turn for 1 s, or whose poll takes 5 s, goes to the end.
+//!
+//! The poller polls once the subscription is confirmed, and then after each wake, when the holder's lease has ended,
+//! after a reconnect, and after 5 s without any of these, or later if the client waits for very many names. A poll that
+//! finds the name held sets a flag there, so that the release publishes a wake.
+//!
+//! Where claims can hold together without a queue on the server ([`share`](Registry::share)), the first waiter that
+//! could hold beside the holders also polls, while the poller waits for a claim that could not. When one of them is
+//! granted, the next one polls.
 
 mod channel;
 pub(crate) mod cohort;

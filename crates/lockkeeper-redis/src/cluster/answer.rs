@@ -1,4 +1,4 @@
-//! What a cluster node answers instead of running a script. In each case it has executed nothing.
+//! What a cluster node answers instead of running a script. In each case it has executed nothing. Pure.
 
 use super::map::Endpoint;
 

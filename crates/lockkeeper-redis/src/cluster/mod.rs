@@ -1,4 +1,4 @@
-//! A cluster: servers that share the keys by slots, each with its own connections.
+//! A cluster: servers that share the keys by slots, each with its own connections. The map changes only in `Shared::change`.
 //!
 //! [`map`] says which node has which slot; [`survey`] keeps it up to date; [`router`] sends scripts where the map says and handles
 //! what nodes answer instead; [`channels`] keeps each subscription on the node that has its slot. The cluster support of client

@@ -1,4 +1,5 @@
-//! One node, with its own connections, so that its failures do not affect the other nodes.
+//! One node, with its own connections, so that its failures do not affect the other nodes: two that are kept open, one for requests
+//! after an `ASKING`, and some that wait for replicas.
 
 use std::fmt;
 use std::sync::Arc;

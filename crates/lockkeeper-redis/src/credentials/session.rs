@@ -1,4 +1,4 @@
-//! The login of a connection, and when to ask for credentials again.
+//! The login of a connection: its user, and when to ask for credentials again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,8 +1,15 @@
 //! The renewer, or watchdog: one per client, for all its leases.
 //!
-//! The agenda of each claim says [when](crate::engine::claims) something must be done for it; this task does it.
-//! Requests that are due together are sent in batches: one script renews up to a hundred leases, which fail
-//! independently.
+//! The agenda of each claim says [when](crate::engine::claims) something must be done for it; this task does it: when a
+//! third of the ttl has passed, or a sixth after a renewal without an answer. Requests that are due together, or within
+//! the next twentieth of their period (500 ms at most), are sent in batches: one script renews up to a hundred leases of any
+//! kinds, which fail independently; leases of inflated names have their own script. Each hundred leases granted in a row
+//! share a phase, by which they are renewed earlier, a tenth of the period at most, so thousands that were due at once
+//! drift apart. If the server refuses a whole batch, it is halved until the claim to blame is found.
+//!
+//! A renewal without an answer makes a lease uncertain, which is still held. At its deadline it is lost, whatever the
+//! network does. A message on the client's channel, or an answer that the claim is revoked or gone, ends it earlier.
+//! Heartbeats of waiting claims go the same way.
 
 mod batch;
 
