@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::house::{House, Member};
-use crate::layers::Imports;
+use crate::layers::{CORE, Imports, STORE};
 
 /// A law: its text and its check.
 pub(crate) type Law = (&'static str, fn(&House) -> Vec<String>);
@@ -21,8 +21,8 @@ pub(crate) const LAWS: &[Law] = &[
         client_and_interpreter_are_known_to_their_stores,
     ),
     (
-        "imports of the core point down, layer by layer",
-        imports_of_the_core_point_down,
+        "imports of the core and of the store point down, layer by layer",
+        imports_point_down,
     ),
     (
         "no more than four source files import one another in a circle",
@@ -134,11 +134,17 @@ fn client_and_interpreter_are_known_to_their_stores(house: &House) -> Vec<String
     offences
 }
 
-fn imports_of_the_core_point_down(house: &House) -> Vec<String> {
-    match imports(house).remove("lockkeeper-core") {
-        Some(core) => core.against_layers(),
-        None => vec!["the core has no source files".to_owned()],
-    }
+fn imports_point_down(house: &House) -> Vec<String> {
+    let mut imports = imports(house);
+    let layered = [("lockkeeper-core", CORE), ("lockkeeper-redis", STORE)];
+    let against = layered.into_iter().flat_map(|(name, layers)| {
+        let against = match imports.remove(name) {
+            Some(files) => files.against(&layers),
+            None => vec!["it has no source files".to_owned()],
+        };
+        against.into_iter().map(move |it| format!("{name}: {it}"))
+    });
+    against.collect()
 }
 
 fn circles_of_files_are_small(house: &House) -> Vec<String> {

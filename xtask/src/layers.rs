@@ -5,18 +5,56 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The layers of the core from bottom to top. A file imports only from its own module and from layers below; the modules of
-/// one layer do not import one another.
-const CORE: [&[&str]; 8] = [
-    &["words"],
-    &["claim", "quorum", "schedule", "registry"],
-    &["seam"],
-    &["engine"],
-    &["admin"],
-    &["grant"],
-    &["acquire"],
-    &["client"],
-];
+/// The layers of a crate from bottom to top, by the modules in its root. A file imports only from its own layer and from those below.
+pub(crate) struct Layers {
+    layers: &'static [&'static [&'static str]],
+    /// The modules of one layer do not import one another.
+    apart: bool,
+}
+
+pub(crate) const CORE: Layers = Layers {
+    layers: &[
+        &["words"],
+        &["claim", "quorum", "schedule", "registry"],
+        &["seam"],
+        &["engine"],
+        &["admin"],
+        &["grant"],
+        &["acquire"],
+        &["client"],
+    ],
+    apart: true,
+};
+
+/// Of the store over Redis: what a user configures and a server says; one connection; where it leads and how it is kept; a deployment.
+pub(crate) const STORE: Layers = Layers {
+    layers: &[
+        &[
+            "credentials",
+            "deployment",
+            "events",
+            "failure",
+            "options",
+            "reply",
+            "request",
+            "seeds",
+            "sharding",
+            "target",
+            "tls",
+            "translation",
+        ],
+        &["wire"],
+        &["connection"],
+        &["advice", "current", "sentinel"],
+        &["whereabouts"],
+        &["dialer"],
+        &["script_line", "side_lines"],
+        &["subscriber"],
+        &["cluster", "single"],
+        &["store"],
+    ],
+    apart: false,
+};
 
 /// How many files may form an import circle: a type, and the files with its methods.
 const CIRCLE: usize = 4;
@@ -43,11 +81,12 @@ impl Imports {
         Self(imports.collect())
     }
 
-    /// Upward imports in the core, and modules that belong to no layer.
-    pub(crate) fn against_layers(&self) -> Vec<String> {
+    /// Upward imports, also through the root of the crate, and modules that belong to no layer.
+    pub(crate) fn against(&self, layers: &Layers) -> Vec<String> {
         let layer = |module: &str| {
             let folder = module.split("::").next().unwrap_or_default();
-            CORE.iter().position(|layer| layer.contains(&folder))
+            let mut its = layers.layers.iter();
+            its.position(|layer| layer.contains(&folder))
         };
         let folder = |module: &str| module.split("::").next().map(str::to_owned);
         let mut against = Vec::new();
@@ -61,8 +100,14 @@ impl Imports {
                 continue;
             };
             for other in imported {
+                if other.is_empty() {
+                    against.push(format!(
+                        "`{module}` imports from the root: name the module that has it"
+                    ));
+                }
                 let Some(its) = layer(other) else { continue };
-                if its > own || its == own && folder(module) != folder(other) {
+                let apart = layers.apart && folder(module) != folder(other);
+                if its > own || its == own && apart {
                     against.push(format!(
                         "`{module}` imports `{other}`, which is not below it"
                     ));
@@ -154,7 +199,7 @@ fn expand<'a>(text: &'a str, begun: String, found: &mut Vec<String>) -> &'a str 
     }
 }
 
-/// The file that a path in `module` refers to.
+/// The file that a path in `module` refers to. That of a type, which begins with a capital letter, in the root of the crate is the root.
 fn file_of(path: &str, module: &[&str], known: &BTreeSet<String>) -> Option<String> {
     let mut parts: Vec<&str> = path.split("::").filter(|part| !part.is_empty()).collect();
     let mut base = Vec::new();
@@ -168,10 +213,12 @@ fn file_of(path: &str, module: &[&str], known: &BTreeSet<String>) -> Option<Stri
         parts.remove(0);
     }
     base.extend(parts);
+    let of_root = base.len() == 1 && base[0].starts_with(char::is_uppercase);
     (1..=base.len())
         .rev()
         .map(|length| base[..length].join("::"))
         .find(|module| known.contains(module))
+        .or_else(|| of_root.then(String::new))
 }
 
 #[cfg(test)]
@@ -184,22 +231,36 @@ mod tests {
             "use crate::engine::part::Part;",
             "use crate::{engine::part::Part, words::kind};",
             "fn f() { crate::engine::part::new() }",
+            "use crate::Part;",
         ] {
             let files = [("words/kind.rs", text), ("engine/part.rs", "")];
-            let against = Imports::of(files).against_layers();
+            let against = Imports::of(files).against(&CORE);
             assert_eq!(against.len(), 1, "{text}: {against:?}");
         }
         let fine = [
             ("words/kind.rs", "// use crate::engine::part::Part;"),
             ("engine/part.rs", "use crate::words::kind::Kind;"),
         ];
-        assert!(Imports::of(fine).against_layers().is_empty());
+        assert!(Imports::of(fine).against(&CORE).is_empty());
+    }
+
+    #[test]
+    fn the_modules_of_one_layer_are_apart_where_the_crate_says_so() {
+        let core = [
+            ("claim/mod.rs", "use crate::quorum::It;"),
+            ("quorum.rs", ""),
+        ];
+        assert_eq!(Imports::of(core).against(&CORE).len(), 1);
+        let store = [("target.rs", "use crate::tls::It;"), ("tls.rs", "")];
+        assert!(Imports::of(store).against(&STORE).is_empty());
+        let store = [("tls.rs", "use crate::store::It;"), ("store.rs", "")];
+        assert_eq!(Imports::of(store).against(&STORE).len(), 1);
     }
 
     #[test]
     fn a_folder_without_a_layer_is_found() {
         let files = [("cellar/wine.rs", "")];
-        assert_eq!(Imports::of(files).against_layers().len(), 1);
+        assert_eq!(Imports::of(files).against(&CORE).len(), 1);
     }
 
     #[test]

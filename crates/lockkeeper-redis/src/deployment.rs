@@ -4,8 +4,8 @@ use std::fmt;
 
 use lockkeeper_core::{Error, Result};
 
-use crate::cluster::Seeds;
 use crate::credentials::{Login, Provider};
+use crate::seeds::Seeds;
 use crate::target::{PASSWORD_FILE, Target, config, database, decode, login, settings};
 use crate::tls::{self, Tls};
 use crate::translation::Translation;
@@ -61,7 +61,7 @@ impl Deployment {
     pub(crate) fn log_in_by(&mut self, provider: Provider) -> Result<()> {
         let login = match self {
             Self::Single(target) => &mut target.login,
-            Self::Cluster(seeds) => &mut seeds.template_mut().login,
+            Self::Cluster(seeds) => &mut seeds.template.login,
             Self::Sentinel(watch) => &mut watch.template.login,
         };
         match login {
@@ -296,10 +296,10 @@ mod tests {
         let own = login(None, Some("s".to_owned()), None).unwrap();
         assert_eq!(watch.sentinels[0].login, own);
         let url = "redis-cluster://ann@a:1,b:2?password-file=/p%20w";
-        let Deployment::Cluster(mut seeds) = Deployment::parse(url).unwrap() else {
+        let Deployment::Cluster(seeds) = Deployment::parse(url).unwrap() else {
             panic!("{url}");
         };
-        assert_eq!(seeds.template_mut().login, file);
+        assert_eq!(seeds.template.login, file);
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod options;
 mod reply;
 mod request;
 mod script_line;
+mod seeds;
 mod sentinel;
 mod sharding;
 mod side_lines;

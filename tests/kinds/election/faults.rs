@@ -1,9 +1,8 @@
 //! Leaders that die or are cut off, lost requests and messages, and servers that lose data.
 
-use std::sync::{Mutex as StdMutex, PoisonError};
-
 use lockkeeper::{FencingToken, Lease};
 use lockkeeper_testkit::faulty::FaultyStore;
+use parking_lot::Mutex as SyncMutex;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -16,14 +15,14 @@ const TERMS: usize = 100;
 /// The present and former leaders, and when there will be no more.
 #[derive(Default)]
 struct Reign {
-    leases: StdMutex<Vec<Lease>>,
-    vacant: StdMutex<Option<Instant>>,
+    leases: SyncMutex<Vec<Lease>>,
+    vacant: SyncMutex<Option<Instant>>,
 }
 
 impl Reign {
     /// Records a new leadership. Returns how many there were before.
     fn begins(&self, leadership: &Leadership) -> Result<usize> {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         let last = leases.last().map(Lease::fencing_token);
         ensure!(
             last.is_none_or(|last| last < leadership.term()),
@@ -32,7 +31,7 @@ impl Reign {
         leases.push(Lease::clone(leadership));
         drop(leases);
         self.is_sound()?;
-        let mut vacant = self.vacant.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut vacant = self.vacant.lock();
         let gap = vacant
             .take()
             .map(|since| since.elapsed())
@@ -43,19 +42,16 @@ impl Reign {
     }
 
     fn ends(&self) {
-        *self.vacant.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.vacant.lock() = Some(Instant::now());
     }
 
     fn count(&self) -> usize {
-        self.leases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.leases.lock().len()
     }
 
     /// At most one leads.
     fn is_sound(&self) -> Result<()> {
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let leases = self.leases.lock();
         let leading = leases.iter().rev().take(10);
         let leading = leading.filter(|it| it.end().is_none()).count();
         ensure!(leading <= 1, "{leading} lead");
@@ -103,11 +99,11 @@ async fn host(server: MemoryStore, reign: Arc<Reign>) -> Result<()> {
 }
 
 /// Observes until it is stopped; fails if the term goes back.
-async fn observe(server: MemoryStore, seen: Arc<StdMutex<Vec<FencingToken>>>) -> Result<()> {
+async fn observe(server: MemoryStore, seen: Arc<SyncMutex<Vec<FencingToken>>>) -> Result<()> {
     let mut leaders = election(&server, "").await?.observe();
     while let Some(leader) = leaders.next().await {
         let Some(leader) = leader? else { continue };
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = seen.lock();
         let last = seen.last().copied();
         ensure!(last.is_none_or(|last| last <= leader.term), "it went back");
         if last != Some(leader.term) {
@@ -139,7 +135,7 @@ async fn over_a_hundred_terms_at_most_one_leads_and_observers_never_go_back() ->
     }
     ensure!(reign.count() > TERMS);
     // Of two terms within the time of a message, it may see only the second.
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).len();
+    let seen = seen.lock().len();
     ensure!(seen > TERMS / 2, "it has seen {seen}");
     Ok(())
 }

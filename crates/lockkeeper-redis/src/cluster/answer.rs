@@ -1,6 +1,6 @@
 //! What a cluster node answers instead of running a script. In each case it has executed nothing. Pure.
 
-use super::map::Endpoint;
+use crate::seeds::Endpoint;
 
 /// What to do about an error reply.
 #[derive(Debug, PartialEq, Eq)]

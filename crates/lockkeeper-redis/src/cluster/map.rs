@@ -6,20 +6,11 @@
 //! the epochs in every version.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use crate::target::{Address, Target};
+use crate::seeds::Endpoint;
 
 /// How many slots there are.
 pub(crate) const SLOTS: u16 = 16_384;
-
-/// Where a node listens.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Endpoint {
-    /// IPv6 addresses are without brackets.
-    pub(crate) host: String,
-    pub(crate) port: u16,
-}
 
 /// The number of a node in the map; it never changes.
 pub(crate) type NodeId = u32;
@@ -120,43 +111,6 @@ fn range(text: &str) -> Option<(u16, u16)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (first.parse().ok()?, last.parse().ok()?);
     (first <= last && last < SLOTS).then_some((first, last))
-}
-
-impl Endpoint {
-    /// Reads `host:port` as nodes write it. No host, or `?`, means the node that was asked.
-    pub(crate) fn read(text: &str, asked: &Self) -> Option<Self> {
-        let (host, port) = text.rsplit_once(':')?;
-        let host = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-            .unwrap_or(host);
-        let host = if matches!(host, "" | "?") {
-            &asked.host
-        } else {
-            host
-        };
-        Some(Self {
-            host: host.to_owned(),
-            port: port.parse().ok()?,
-        })
-    }
-}
-
-impl Endpoint {
-    /// The target of the node, with the login of `template`.
-    pub(crate) fn target(&self, template: &Target) -> Target {
-        template.elsewhere(Address::tcp(&self.host, self.port))
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
 }
 
 impl Map {

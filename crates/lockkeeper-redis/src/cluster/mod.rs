@@ -27,17 +27,10 @@ use tokio::time::timeout;
 use crate::events::Events;
 use crate::failure;
 use crate::options::RedisOptions;
-use crate::target::{Address, Target};
+use crate::seeds::{Endpoint, Seeds};
 use channels::Channels;
-use map::{Endpoint, Map, NodeId};
+use map::{Map, NodeId};
 use node::Node;
-
-/// The first nodes to ask.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Seeds {
-    template: Target,
-    endpoints: Vec<Endpoint>,
-}
 
 /// The store.
 pub(crate) struct Cluster {
@@ -64,30 +57,6 @@ struct Table {
     /// By their numbers in the map.
     nodes: Vec<Option<Arc<Node>>>,
     closed: bool,
-}
-
-impl Seeds {
-    /// `None` without any.
-    pub(crate) fn new(targets: Vec<Target>) -> Option<Self> {
-        let endpoint = |target: &Target| match &target.address {
-            Address::Tcp { host, port } => Some(Endpoint {
-                host: host.trim_matches(['[', ']']).to_owned(),
-                port: *port,
-            }),
-            Address::Unix { .. } => None,
-        };
-        Some(Self {
-            endpoints: targets.iter().filter_map(endpoint).collect(),
-            template: targets.into_iter().next()?,
-        })
-    }
-}
-
-impl Seeds {
-    /// How to reach and log in to nodes.
-    pub(crate) const fn template_mut(&mut self) -> &mut Target {
-        &mut self.template
-    }
 }
 
 impl Cluster {
@@ -372,22 +341,6 @@ impl Store for Cluster {
         while farewells.join_next().await.is_some() {}
         self.shared.events.end();
         tracing::info!(cluster = %self.shared.seeds, "closed");
-    }
-}
-
-impl fmt::Display for Seeds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, endpoint) in self.endpoints.iter().enumerate() {
-            let comma = if number == 0 { "" } else { "," };
-            write!(f, "{comma}{endpoint}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Seeds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Seeds({self})")
     }
 }
 

@@ -10,7 +10,6 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::map::Endpoint;
 use crate::connection::{Connection, Verb};
 use crate::current::{Current, closed, closed_error};
 use crate::dialer::Dialer;
@@ -18,6 +17,7 @@ use crate::events::{Events, Line};
 use crate::options::RedisOptions;
 use crate::request::Outgoing;
 use crate::script_line;
+use crate::seeds::Endpoint;
 use crate::side_lines::{SideLine, SideLines};
 use crate::subscriber::{Request, Subscriber};
 use crate::target::Target;

@@ -11,13 +11,14 @@ use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use super::channels;
-use super::map::{By, Endpoint, View};
+use super::map::{By, View};
 use super::node::Node;
 use crate::connection::Connection;
 use crate::current::closed;
 use crate::options::RedisOptions;
 use crate::reply;
 use crate::request::Outgoing;
+use crate::seeds::Endpoint;
 use crate::target::Target;
 
 /// How often the map is checked without a reason. A request for a moved slot finds the new node by the answer; this check is for

@@ -4,9 +4,9 @@ use fred::types::RespVersion;
 use fred::types::config::{Config, Server, ServerConfig};
 use lockkeeper_core::Result;
 
-use crate::cluster::Seeds;
 use crate::deployment::{Deployment, Watch};
 use crate::options::{RedisOptions, Transport};
+use crate::seeds::Seeds;
 use crate::target::{Address, Target, config, login};
 use crate::tls::Tls;
 use crate::translation::Translation;

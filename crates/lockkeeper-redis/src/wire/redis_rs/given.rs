@@ -3,9 +3,9 @@
 use lockkeeper_core::Result;
 use redis::{ConnectionAddr, ConnectionInfo};
 
-use crate::cluster::Seeds;
 use crate::deployment::Deployment;
 use crate::options::{RedisOptions, Transport};
+use crate::seeds::Seeds;
 use crate::target::{Address, Target, config, login};
 use crate::tls::Tls;
 use crate::translation::Translation;
