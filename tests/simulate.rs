@@ -176,7 +176,9 @@ fn to_f64(count: u64) -> f64 {
 
 fn work(arguments: &Arguments, until: Option<Instant>, tally: &Mutex<Tally>) -> Result<()> {
     if arguments.beyond.is_some() && !arguments.kind.is_some_and(Workload::is_of_one_server) {
-        bail!("--beyond goes with --kind mutex, reentrant, fair, rwlock, semaphore or once");
+        let kinds = Workload::ALL.into_iter().filter(|it| it.is_of_one_server());
+        let kinds: Vec<_> = kinds.map(Workload::name).collect();
+        bail!("--beyond goes with --kind {}", kinds.join(" or "));
     }
     let workloads = arguments.kind.map_or(Workload::ALL.to_vec(), |it| vec![it]);
     let history = |workload, seed, keep_lines| {

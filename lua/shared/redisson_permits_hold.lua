@@ -1,4 +1,4 @@
--- shared/redisson_permits_hold: how a claim takes permits of a semaphore of Redisson's and goes on to hold them, see shared/permits.
+-- shared/redisson_permits_hold: how a claim takes permits of a semaphore of Redisson's and goes on to hold them, see shared/redisson_permits.
 
 -- How many of the permits that a claim asks for are not taken for it yet. If `claims` is lost, a repeated acquire finds their ends.
 local function untaken(ends, members, permits, leased)

@@ -105,3 +105,20 @@ async fn a_release_under_a_name_without_an_end_is_answered() -> Result<()> {
     reader.release().await?;
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_that_reads_more_often_than_is_looked_up_is_alive() -> Result<()> {
+    let site = MemoryStore::new();
+    let lock = RedissonReadWriteLock::new(&client(&site).await?, "prices");
+    java_reads(&site, &[(THREAD, 1_000)]).await?;
+    site.command(&["HSET", "prices", THREAD, "300"]).await?;
+    let last = format!("{{prices}}:{THREAD}:rwlock_timeout:300");
+    site.command(&["SET", &last, "1", "PX", "30000"]).await?;
+    let reader = lock.read().await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    ensure!(site.command(&["EXISTS", &timeout_of(THREAD)]).await? == "0");
+    reader.release().await?;
+    ensure!(site.command(&["HGET", "prices", THREAD]).await? == "300");
+    ensure!(lock.try_write().await?.is_none());
+    Ok(())
+}

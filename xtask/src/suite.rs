@@ -27,7 +27,7 @@ pub(crate) struct Suite {
     arguments: Vec<String>,
     environment: Vec<(&'static str, OsString)>,
     threads: usize,
-    /// How many tests of each smaller program run beside those of the largest one; `None`: the programs run one after the other.
+    /// How many tests at a time each of the smaller programs runs, beside the largest program; `None`: programs run one after the other.
     beside: Option<usize>,
     times: Vec<(String, Duration)>,
     proved: BTreeMap<String, u64>,
@@ -62,7 +62,7 @@ impl Suite {
         self.threads = threads;
     }
 
-    /// The smaller programs run beside the largest one, [`LANES`] at a time, each test of them on a core: they wait even more.
+    /// The smaller programs run beside the largest one, [`LANES`] at a time, each with one test per core.
     pub(crate) fn side_by_side(&mut self) {
         self.beside = Some(available_parallelism().map_or(1, NonZeroUsize::get));
     }

@@ -44,7 +44,7 @@ pub(crate) struct Agenda {
     pub(crate) due: Option<Moment>,
     /// The usual time between two such requests.
     pub(crate) interval: Duration,
-    /// When its lease ends.
+    /// When its lease or its wait ends, or until when a grant may be taken.
     pub(crate) deadline: Option<Moment>,
     /// The server must be asked now whether it still holds.
     pub(crate) verify: bool,

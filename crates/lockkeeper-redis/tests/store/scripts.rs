@@ -12,7 +12,7 @@ use lockkeeper_testkit::server::{Reply, Server};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Liar, acquire, bounded, connect, held, leave, options, teach, transport, until, verify,
+    Liar, acquire, bounded, connect, eventually, held, leave, options, teach, transport, until, verify,
 };
 
 #[tokio::test]
@@ -115,10 +115,9 @@ async fn an_idle_connection_out_of_step_is_found_and_replaced() {
         until(&mut events, &Event::Disconnected).await;
         until(&mut events, &Event::Reconnected).await;
         // Each of the two is found by itself, on a slow machine the second one after the first was replaced.
-        while liar.connections.load(Ordering::SeqCst) < 4 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        assert_eq!(liar.connections.load(Ordering::SeqCst), 4);
+        let connections = || liar.connections.load(Ordering::SeqCst);
+        eventually("both are replaced", async || connections() >= 4).await;
+        assert_eq!(connections(), 4);
     })
     .await;
 }

@@ -15,7 +15,7 @@ use crate::words::owner::ClaimId;
 
 /// How much of a name a claim takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "there are exactly two outcomes")]
+#[expect(clippy::exhaustive_enums, reason = "a claim can take nothing else")]
 pub enum Share {
     /// All of it.
     Whole,
