@@ -12,6 +12,7 @@ mod hand_over;
 mod java;
 mod keys;
 mod latch_keys;
+mod ours_beside_java;
 mod permits_contract;
 mod permits_keys;
 mod permits_lost;

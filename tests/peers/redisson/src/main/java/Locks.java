@@ -160,7 +160,7 @@ public class Locks {
                     answer = run(words[1], Arrays.copyOfRange(words, 2, words.length));
                 } catch (Throwable thrown) {
                     Throwable cause = thrown.getCause() == null ? thrown : thrown.getCause();
-                    answer = "error " + cause.getClass().getSimpleName();
+                    answer = "error " + cause.getClass().getSimpleName() + " " + String.valueOf(cause.getMessage()).replace('\n', ' ');
                 }
                 say(words[0] + " " + answer);
             });
