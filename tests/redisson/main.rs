@@ -2,6 +2,7 @@
 //! beside those that measure time.
 
 mod beside_java;
+mod cluster_beside_java;
 mod contract;
 mod counts_beside_java;
 mod fair;
