@@ -18,6 +18,7 @@ mod permits_contract;
 mod permits_keys;
 mod permits_lost;
 mod permits_search;
+mod prefix_beside_java;
 mod rwlock_beside_java;
 mod rwlock_contract;
 mod rwlock_keys;
