@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
-use lockkeeper::{Client, ClientBuilder, LossReason, Owner, Released};
+use lockkeeper::{Client, ClientBuilder, Lock as _, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
@@ -303,13 +303,17 @@ pub(crate) async fn force_one_another(
 ) -> Result<()> {
     let (theirs, ours) = (redisson.lock("lock", name), RedissonLock::new(client, name));
     let guard = ours.acquire().await?;
+    ensure!(ours.inspect().await?[0].holders[0].owner == Some(guard.owner()));
     ensure!(theirs.ask("force", "").await?);
     ensure!(theirs.ask("try", "7").await?);
     ensure!(timeout(SOON, guard.lost()).await?.reason == LossReason::Gone);
     drop(guard);
     ensure!(theirs.ask("held", "7").await?);
 
+    // A holder in Java is one without an owner that is known here.
     let thread = format!("{}:7", redisson.id);
+    let seen = ours.inspect().await?;
+    ensure!(seen[0].holders[0].claim == thread && seen[0].holders[0].owner.is_none());
     let waiting = tokio::spawn({
         let ours = ours.clone();
         async move { ours.acquire().await }
