@@ -4,9 +4,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
-use lockkeeper::{Client, LossReason, Owner, Released};
+use lockkeeper::{Client, ClientBuilder, Lock as _, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
@@ -19,8 +19,17 @@ use crate::java::{Java, JavaClient, JavaLock, LIMIT};
 /// Longer than anything here takes.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Far below it: what comes within this came by a message.
+/// Far below it. A waiter in Java that is served within this was woken by a message: it asks by itself only when a lease would have ended.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A waiter here asks by itself this long after it last asked, whatever messages come.
+pub(crate) const OWN_POLL: Duration = Duration::from_secs(5);
+
+/// So long that the heartbeats of a waiter in a fair queue, three in this time, explain nothing that comes [`SOON`].
+pub(crate) const SELDOM: Duration = Duration::from_secs(90);
+
+/// How often something is tried that a busy machine may make too slow to prove anything.
+const ATTEMPTS: usize = 5;
 
 /// A lease that is renewed, or ends, within a test.
 pub(crate) const SHORT: Duration = Duration::from_secs(2);
@@ -35,12 +44,17 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) async fn start(ttl: Duration) -> Result<Option<Self>> {
+        Self::start_with(ttl, Client::builder()).await
+    }
+
+    /// The same, with more settings for our client.
+    pub(crate) async fn start_with(ttl: Duration, settings: ClientBuilder) -> Result<Option<Self>> {
         let Some(java) = Java::start()? else {
             return Ok(None);
         };
         let server = Server::start().await?;
         let redisson = java.client(&server, ttl).await?;
-        let client = server.client(Client::builder().ttl(ttl)).await?;
+        let client = server.client(settings.ttl(ttl)).await?;
         Ok(Some(Self {
             server,
             java,
@@ -48,6 +62,22 @@ impl Pair {
             client,
         }))
     }
+}
+
+/// Shows that a message of Java wakes a waiter here. The attempt gets a name of its own, and returns how long after the waiter began it was served.
+/// A lost message makes every attempt as long as [`OWN_POLL`]; a busy machine makes some of them as long.
+pub(crate) async fn by_message(
+    name: &str,
+    attempt: impl AsyncFn(&str) -> Result<Duration>,
+) -> Result<()> {
+    for number in 0..ATTEMPTS {
+        let took = attempt(&format!("{name}:{number}")).await?;
+        if took < OWN_POLL {
+            return Ok(());
+        }
+        println!("{took:?} prove nothing, once more");
+    }
+    bail!("no waiter here was woken by a message of Java")
 }
 
 /// A program of ours.
@@ -78,11 +108,21 @@ async fn each_side_keeps_the_other_out() -> Result<()> {
     else {
         return Ok(());
     };
+    keep_one_another_out(redisson, client, "exclusion").await
+}
+
+/// Each kind of Java is tried while each of ours holds, and the other way round.
+pub(crate) async fn keep_one_another_out(
+    redisson: &JavaClient,
+    client: &Client,
+    name: &str,
+) -> Result<()> {
     for kind in ["lock", "fenced"] {
-        let name = format!("exclusion:{kind}");
+        let name = format!("{name}:{kind}");
         let (theirs, ours) = (redisson.lock(kind, &name), RedissonLock::new(client, &name));
+        let fenced = RedissonFencedLock::new(client, &name);
         ensure!(theirs.ask("try", "7").await?);
-        ensure!(ours.try_acquire().await?.is_none());
+        ensure!(ours.try_acquire().await?.is_none() && fenced.try_acquire().await?.is_none());
         ensure!(theirs.tell("unlock", "7").await? == "ok");
 
         let guard = ours.try_acquire().await?.context("it is free")?;
@@ -91,7 +131,6 @@ async fn each_side_keeps_the_other_out() -> Result<()> {
         guard.release().await?;
         ensure!(!theirs.ask("locked", "").await?);
 
-        let fenced = RedissonFencedLock::new(client, &name);
         let guard = fenced.try_acquire().await?.context("it is free")?;
         ensure!(!theirs.ask("try", "7").await?);
         guard.release().await?;
@@ -112,7 +151,11 @@ async fn each_side_wakes_the_other() -> Result<()> {
     else {
         return Ok(());
     };
-    wake_one_another(server, redisson, client, "wake").await
+    by_message("wake", async |name| {
+        let (theirs, ours) = (redisson.lock("lock", name), RedissonLock::new(client, name));
+        wake_one_another(server, &theirs, &ours, name).await
+    })
+    .await
 }
 
 #[tokio::test]
@@ -125,21 +168,28 @@ async fn each_side_wakes_the_other_in_a_cluster() -> Result<()> {
     let client = cluster.client(Client::builder().ttl(LONG)).await?;
     // On several nodes.
     for name in ["wake", "another", "third"] {
-        wake_one_another(&*cluster, &redisson, &client, name).await?;
+        by_message(name, async |name| {
+            let (theirs, ours) = (
+                redisson.lock("lock", name),
+                RedissonLock::new(&client, name),
+            );
+            wake_one_another(&*cluster, &theirs, &ours, name).await
+        })
+        .await?;
     }
     Ok(())
 }
 
-/// Each side holds once, and lets the other in by its message, long before a lease ends.
-async fn wake_one_another(
+/// Each side holds once, and lets the other in by its message, long before a lease ends. Returns how long the waiter here waited.
+pub(crate) async fn wake_one_another(
     site: &dyn Site,
-    redisson: &JavaClient,
-    client: &Client,
-    name: &str,
-) -> Result<()> {
-    let channel = &format!("redisson_lock__channel:{{{name}}}");
-    let (theirs, ours) = (redisson.lock("lock", name), RedissonLock::new(client, name));
+    theirs: &JavaLock,
+    ours: &RedissonLock,
+    key: &str,
+) -> Result<Duration> {
+    let channel = &format!("redisson_lock__channel:{{{key}}}");
     ensure!(theirs.tell("lock", "7").await? == "ok");
+    let waits = Instant::now();
     let waiting = tokio::spawn({
         let ours = ours.clone();
         async move { ours.acquire().await }
@@ -150,6 +200,7 @@ async fn wake_one_another(
     let began = Instant::now();
     ensure!(theirs.tell("unlock", "7").await? == "ok");
     let guard = timeout(SOON, waiting).await???;
+    let waited = waits.elapsed();
     println!("woken by Java after {:?}", began.elapsed());
 
     let waiting = theirs.begin("lock", "8")?;
@@ -160,7 +211,8 @@ async fn wake_one_another(
     guard.release().await?;
     ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
     println!("Java woken after {:?}", began.elapsed());
-    Ok(())
+    ensure!(theirs.tell("unlock", "8").await? == "ok");
+    Ok(waited)
 }
 
 #[tokio::test]
@@ -171,10 +223,15 @@ async fn re_entries_of_either_side_are_counted() -> Result<()> {
     else {
         return Ok(());
     };
-    let (theirs, ours) = (
-        redisson.lock("lock", "counts"),
-        RedissonLock::new(client, "counts"),
-    );
+    count_re_entries(redisson, client, "counts").await
+}
+
+pub(crate) async fn count_re_entries(
+    redisson: &JavaClient,
+    client: &Client,
+    name: &str,
+) -> Result<()> {
+    let (theirs, ours) = (redisson.lock("lock", name), RedissonLock::new(client, name));
     ensure!(theirs.ask("try", "7").await? && theirs.ask("try", "7").await?);
     ensure!(theirs.tell("unlock", "7").await? == "ok");
     ensure!(ours.try_acquire().await?.is_none());
@@ -235,18 +292,28 @@ async fn force_of_either_side_is_noticed_by_the_other() -> Result<()> {
     else {
         return Ok(());
     };
-    let (theirs, ours) = (
-        redisson.lock("lock", "forced"),
-        RedissonLock::new(client, "forced"),
-    );
+    force_one_another(redisson, client, "forced").await
+}
+
+/// The lease of our client is [`SHORT`].
+pub(crate) async fn force_one_another(
+    redisson: &JavaClient,
+    client: &Client,
+    name: &str,
+) -> Result<()> {
+    let (theirs, ours) = (redisson.lock("lock", name), RedissonLock::new(client, name));
     let guard = ours.acquire().await?;
+    ensure!(ours.inspect().await?[0].holders[0].owner == Some(guard.owner()));
     ensure!(theirs.ask("force", "").await?);
     ensure!(theirs.ask("try", "7").await?);
     ensure!(timeout(SOON, guard.lost()).await?.reason == LossReason::Gone);
     drop(guard);
     ensure!(theirs.ask("held", "7").await?);
 
+    // A holder in Java is one without an owner that is known here.
     let thread = format!("{}:7", redisson.id);
+    let seen = ours.inspect().await?;
+    ensure!(seen[0].holders[0].claim == thread && seen[0].holders[0].owner.is_none());
     let waiting = tokio::spawn({
         let ours = ours.clone();
         async move { ours.acquire().await }
@@ -270,10 +337,20 @@ async fn what_the_dead_of_either_side_held_is_free_in_time() -> Result<()> {
     else {
         return Ok(());
     };
-    let url = server.url();
-    let mut ours = holder(&["redisson", &url, "dead", "2000"])?;
+    outlive_one_another(&server.url(), java, redisson, client, "dead").await
+}
+
+/// All leases are [`SHORT`]. Java is dead after this.
+pub(crate) async fn outlive_one_another(
+    url: &str,
+    java: &Java,
+    redisson: &JavaClient,
+    client: &Client,
+    name: &str,
+) -> Result<()> {
+    let mut ours = holder(&["redisson", url, name, "2000"])?;
     ensure!(first_line(&mut ours).await?.starts_with("held"));
-    let theirs = redisson.lock("lock", "dead");
+    let theirs = redisson.lock("lock", name);
     let waiting = theirs.begin("lock", "7")?;
     ours.kill().await?;
     let began = Instant::now();
@@ -281,7 +358,7 @@ async fn what_the_dead_of_either_side_held_is_free_in_time() -> Result<()> {
     println!("free for Java {:?} after the death", began.elapsed());
 
     let waiting = tokio::spawn({
-        let ours = RedissonLock::new(client, "dead");
+        let ours = RedissonLock::new(client, name);
         async move { ours.acquire().await }
     });
     java.kill()?;

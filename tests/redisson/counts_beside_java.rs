@@ -12,7 +12,7 @@ use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::site::Site;
 use tokio::time::timeout;
 
-use crate::beside_java::{LONG, Pair, SHORT, SOON, first_line, holder};
+use crate::beside_java::{LONG, Pair, SHORT, SOON, by_message, first_line, holder};
 use crate::java::{Java, JavaClient, JavaLock};
 
 async fn listening(site: &dyn Site, channel: &str, clients: u64) -> Result<()> {
@@ -114,9 +114,18 @@ async fn wake_one_another(
     client: &Client,
     name: &str,
 ) -> Result<()> {
-    wake_semaphores(site, redisson, client, &format!("{name}:semaphore")).await?;
-    wake_permits(site, redisson, client, &format!("{name}:permits")).await?;
-    wake_latches(site, redisson, client, &format!("{name}:latch")).await
+    by_message(&format!("{name}:semaphore"), async |name| {
+        wake_semaphores(site, redisson, client, name).await
+    })
+    .await?;
+    by_message(&format!("{name}:permits"), async |name| {
+        wake_permits(site, redisson, client, name).await
+    })
+    .await?;
+    by_message(&format!("{name}:latch"), async |name| {
+        wake_latches(site, redisson, client, name).await
+    })
+    .await
 }
 
 async fn wake_semaphores(
@@ -124,11 +133,12 @@ async fn wake_semaphores(
     redisson: &JavaClient,
     client: &Client,
     name: &str,
-) -> Result<()> {
+) -> Result<Duration> {
     let channel = &format!("redisson_sc:{{{name}}}");
     let theirs = redisson.lock("semaphore", name);
     let ours = RedissonSemaphore::new(client, name);
     ensure!(theirs.ask("set", "2").await? && theirs.ask("try", "2").await?);
+    let waits = Instant::now();
     let waiting = tokio::spawn({
         let ours = ours.permits(2);
         async move { ours.acquire().await }
@@ -136,6 +146,7 @@ async fn wake_semaphores(
     listening(site, channel, 1).await?;
     ensure!(theirs.tell("release", "2").await? == "ok");
     let guard = timeout(SOON, waiting).await???;
+    let waited = waits.elapsed();
     let waiting = [theirs.begin("acquire", "1")?, theirs.begin("acquire", "1")?];
     listening(site, channel, 2).await?;
     let began = Instant::now();
@@ -144,7 +155,7 @@ async fn wake_semaphores(
         ensure!(timeout(SOON, JavaLock::end(waiter)).await?? == "ok");
     }
     println!("Java's two woken after {:?}", began.elapsed());
-    Ok(())
+    Ok(waited)
 }
 
 async fn wake_permits(
@@ -152,12 +163,13 @@ async fn wake_permits(
     redisson: &JavaClient,
     client: &Client,
     name: &str,
-) -> Result<()> {
+) -> Result<Duration> {
     let channel = &format!("redisson_sc:{{{name}}}");
     let theirs = redisson.lock("permits", name);
     let ours = RedissonPermitExpirableSemaphore::new(client, name);
     ensure!(theirs.ask("set", "1").await?);
     let id = theirs.tell("acquire", "600000").await?;
+    let waits = Instant::now();
     let waiting = tokio::spawn({
         let ours = ours.clone();
         async move { ours.acquire().await }
@@ -165,6 +177,7 @@ async fn wake_permits(
     listening(site, channel, 1).await?;
     ensure!(theirs.ask("release", &id).await?);
     let guard = timeout(SOON, waiting).await???;
+    let waited = waits.elapsed();
     let waiting = theirs.begin("acquire", "600000")?;
     listening(site, channel, 2).await?;
     let began = Instant::now();
@@ -172,7 +185,7 @@ async fn wake_permits(
     let id = timeout(SOON, JavaLock::end(waiting)).await??;
     println!("Java woken after {:?}", began.elapsed());
     ensure!(theirs.ask("release", &id).await?);
-    Ok(())
+    Ok(waited)
 }
 
 async fn wake_latches(
@@ -180,11 +193,12 @@ async fn wake_latches(
     redisson: &JavaClient,
     client: &Client,
     name: &str,
-) -> Result<()> {
+) -> Result<Duration> {
     let channel = &format!("redisson_countdownlatch__channel__{{{name}}}");
     let theirs = redisson.lock("latch", name);
     let ours = RedissonCountDownLatch::new(client, name);
     ensure!(theirs.ask("set", "2").await? && !ours.try_set_count(3).await?);
+    let waits = Instant::now();
     let waiting = (
         theirs.begin("await", "")?,
         tokio::spawn({
@@ -196,6 +210,7 @@ async fn wake_latches(
     ensure!(ours.count_down().await? == 1 && theirs.tell("count", "").await? == "1");
     ensure!(theirs.tell("down", "").await? == "ok");
     timeout(SOON, waiting.1).await???;
+    let waited = waits.elapsed();
     ensure!(timeout(SOON, JavaLock::end(waiting.0)).await?? == "ok");
     ensure!(ours.count().await? == 0);
 
@@ -205,7 +220,7 @@ async fn wake_latches(
     tokio::time::sleep(Duration::from_millis(200)).await;
     ensure!(ours.count_down().await? == 0);
     ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
-    Ok(())
+    Ok(waited)
 }
 
 #[tokio::test]

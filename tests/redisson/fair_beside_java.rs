@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::redisson::{RedissonFairGuard, RedissonFairLock};
-use lockkeeper::{Client, Lock as _, LossReason, Owner, Released};
+use lockkeeper::{Client, ClientBuilder, Lock as _, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::beside_java::{LONG, Pair, SHORT, SOON, first_line, holder};
+use crate::beside_java::{LONG, Pair, SELDOM, SHORT, SOON, first_line, holder};
 use crate::java::{Java, JavaClient, JavaLock};
 
 /// For how long a dead waiter is waited for: longer than a step of a test takes, shorter than one waits.
@@ -62,6 +62,11 @@ async fn is_tidy(site: &dyn Site, name: &str) -> Result<()> {
     let end = timeout(SOON, tidy).await;
     let keys = site.keys().await?;
     end.with_context(|| keys.join(" "))?
+}
+
+/// A waiter of such a client that is served soon was woken by a message.
+fn rarely_asking() -> ClientBuilder {
+    Client::builder().waiter_ttl(SELDOM)
 }
 
 fn waits(lock: &RedissonFairLock) -> Waiting {
@@ -116,7 +121,7 @@ async fn both_sides_are_served_in_the_order_in_which_they_came() -> Result<()> {
         redisson,
         client,
         ..
-    }) = &Pair::start(LONG).await?
+    }) = &Pair::start_with(LONG, rarely_asking()).await?
     else {
         return Ok(());
     };
@@ -130,7 +135,7 @@ async fn both_sides_are_served_in_order_in_a_cluster() -> Result<()> {
     };
     let cluster = Cluster::pooled().await?;
     let redisson = java.client_of_cluster(&cluster.nodes()[0], LONG).await?;
-    let client = cluster.client(Client::builder().ttl(LONG)).await?;
+    let client = cluster.client(rarely_asking().ttl(LONG)).await?;
     // On several nodes.
     for name in ["order", "another", "third"] {
         serve_in_order(&*cluster, &redisson, &client, name).await?;
@@ -174,7 +179,18 @@ async fn serve_in_order(
     println!("Java woken after {:?}", began.elapsed());
     ensure!(!third.is_finished());
     ensure!(theirs.tell("unlock", "8").await? == "ok");
-    ensure!(timeout(SOON, third).await???.release().await? == Released::Free);
+    let guard = timeout(SOON, third).await???;
+
+    // Whoever is forced out in Java lets one of ours in, too.
+    let next = theirs.begin("lock", "7")?;
+    queued(site, name, 1).await?;
+    ensure!(guard.release().await? == Released::Free);
+    ensure!(timeout(SOON, JavaLock::end(next)).await?? == "ok");
+    let last = waits(&ours);
+    queued(site, name, 1).await?;
+    ensure!(theirs.ask("force", "").await?);
+    let guard = timeout(SOON, last).await???;
+    ensure!(guard.release().await? == Released::Free);
     is_tidy(site, name).await
 }
 

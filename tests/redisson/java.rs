@@ -136,6 +136,17 @@ impl Java {
         self.open_with(&server.address().to_string(), &words).await
     }
 
+    /// A client on the server, whose `NameMapper` puts this prefix in front of each name.
+    pub(crate) async fn client_with_prefix(
+        self: &Arc<Self>,
+        server: &Server,
+        watchdog: Duration,
+        prefix: &str,
+    ) -> Result<JavaClient> {
+        let words = format!("{} 300000 {prefix}", watchdog.as_millis());
+        self.open_with(&server.address().to_string(), &words).await
+    }
+
     async fn open(self: &Arc<Self>, address: &str, watchdog: Duration) -> Result<JavaClient> {
         self.open_with(address, &watchdog.as_millis().to_string())
             .await

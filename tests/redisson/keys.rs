@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
-use lockkeeper::{Client, Error, HolderState, Lock as _, LossReason, Owner, Released};
+use lockkeeper::redisson::{RedissonFencedLock, RedissonLock, RedissonReadWriteLock};
+use lockkeeper::{Client, Error, HolderState, Lock as _, LossReason, Mutex, Owner, Released};
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_lua::{Status, redisson};
@@ -51,6 +51,33 @@ async fn the_name_is_the_key_whatever_the_namespace() -> Result<()> {
     let mapped = lock.key_prefix("shop:");
     let _other = mapped.acquire().await?;
     ensure!(site.command(&["EXISTS", "shop:{eu}:order"]).await? == "1");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn strings_that_redisson_keeps_beside_its_locks_are_not_listed() -> Result<()> {
+    let site = MemoryStore::new();
+    let settings = Client::builder().namespace("").label("");
+    let client = site.client(settings).await?;
+    let _fenced = RedissonFencedLock::new(&client, "order").acquire().await?;
+    let _reader = RedissonReadWriteLock::new(&client, "a{b}").read().await?;
+    let _ours = Mutex::new(&client, "ours").acquire().await?;
+    let (token, latch) = (
+        "redisson_lock_token:{order}",
+        "redisson_unlock_latch:{x}:0a",
+    );
+    let lease = format!("{{prices}}:{THREAD}:rwlock_timeout:2");
+    for key in ["theirs", latch, &lease] {
+        site.command(&["SET", key, "1", "PX", "30000"]).await?;
+    }
+    ensure!(site.command(&["EXISTS", token]).await? == "1");
+    let mut listed = Vec::new();
+    let mut names = client.names("*");
+    while let Some(page) = names.next_page().await? {
+        listed.extend(page);
+    }
+    listed.sort();
+    ensure!(listed == ["a{b}", "order", "ours", "theirs"], "{listed:?}");
     Ok(())
 }
 

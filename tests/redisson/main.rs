@@ -2,6 +2,7 @@
 //! beside those that measure time.
 
 mod beside_java;
+mod cluster_beside_java;
 mod contract;
 mod counts_beside_java;
 mod fair;
@@ -12,10 +13,12 @@ mod hand_over;
 mod java;
 mod keys;
 mod latch_keys;
+mod ours_beside_java;
 mod permits_contract;
 mod permits_keys;
 mod permits_lost;
 mod permits_search;
+mod prefix_beside_java;
 mod rwlock_beside_java;
 mod rwlock_contract;
 mod rwlock_keys;

@@ -1,7 +1,7 @@
 //! An `RReadWriteLock` beside a live Redisson: readers of both sides read together, writers of either side exclude all, both sides wake one another,
 //! and free what the dead of the other side held.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::redisson::{RedissonReadGuard, RedissonReadWriteLock, RedissonWriteGuard};
@@ -11,7 +11,7 @@ use lockkeeper_testkit::site::Site;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::beside_java::{LONG, Pair, SHORT, SOON, first_line, holder};
+use crate::beside_java::{LONG, Pair, SHORT, SOON, by_message, first_line, holder};
 use crate::java::{Java, JavaClient, JavaLock};
 
 /// A name of both sides.
@@ -45,7 +45,7 @@ impl Both {
 async fn waiter(site: &dyn Site, name: &str) -> Result<()> {
     let channel = &format!("redisson_rwlock:{{{name}}}");
     while site.listeners(channel).await? == 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
@@ -103,7 +103,10 @@ async fn each_side_wakes_the_other() -> Result<()> {
     else {
         return Ok(());
     };
-    wake_one_another(server, redisson, client, "wake").await
+    by_message("wake", async |name| {
+        wake_one_another(server, redisson, client, name).await
+    })
+    .await
 }
 
 #[tokio::test]
@@ -116,21 +119,25 @@ async fn each_side_wakes_the_other_in_a_cluster() -> Result<()> {
     let client = cluster.client(Client::builder().ttl(LONG)).await?;
     // On several nodes.
     for name in ["wake", "another", "third"] {
-        wake_one_another(&*cluster, &redisson, &client, name).await?;
+        by_message(name, async |name| {
+            wake_one_another(&*cluster, &redisson, &client, name).await
+        })
+        .await?;
     }
     Ok(())
 }
 
-/// Writers and readers of each side let those of the other in by their message, long before a lease ends.
+/// Writers and readers of each side let those of the other in by their message, long before a lease ends. Returns how long those here waited at most.
 async fn wake_one_another(
     site: &dyn Site,
     redisson: &JavaClient,
     client: &Client,
     name: &str,
-) -> Result<()> {
+) -> Result<Duration> {
     let both = Both::new(redisson, client, name);
     // A writer in Java lets all readers here in.
     ensure!(both.theirs_to_write.tell("lock", "7").await? == "ok");
+    let waits = Instant::now();
     let waiting = [both.reads(), both.reads(), both.reads()];
     waiter(site, name).await?;
     ensure!(both.theirs_to_write.tell("unlock", "7").await? == "ok");
@@ -138,6 +145,7 @@ async fn wake_one_another(
     for reading in waiting {
         guards.push(timeout(SOON, reading).await???);
     }
+    let readers_waited = waits.elapsed();
     // The last of them lets a writer in Java in.
     let waiting = both.theirs_to_write.begin("lock", "8")?;
     both.theirs_to_write.waiters(1).await?;
@@ -147,12 +155,16 @@ async fn wake_one_another(
     ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
     ensure!(both.theirs_to_write.tell("unlock", "8").await? == "ok");
 
-    // A reader in Java lets a writer here in, and that readers in Java.
+    // A reader in Java lets a writer here in, and that readers in Java. Nobody here has listened to this name before.
+    let name = &format!("{name}:again");
+    let both = Both::new(redisson, client, name);
     ensure!(both.theirs_to_read.tell("lock", "7").await? == "ok");
+    let waits = Instant::now();
     let writing = both.writes();
     waiter(site, name).await?;
     ensure!(both.theirs_to_read.tell("unlock", "7").await? == "ok");
     let guard = timeout(SOON, writing).await???;
+    let writer_waited = waits.elapsed();
     let waiting = ["8", "9"].map(|thread| both.theirs_to_read.begin("lock", thread));
     both.theirs_to_read.waiters(2).await?;
     guard.release().await?;
@@ -162,7 +174,7 @@ async fn wake_one_another(
     for thread in ["8", "9"] {
         ensure!(both.theirs_to_read.tell("unlock", thread).await? == "ok");
     }
-    Ok(())
+    Ok(readers_waited.max(writer_waited))
 }
 
 #[tokio::test]
@@ -389,7 +401,7 @@ async fn a_number_that_all_write_loses_nothing_and_readers_see_none_of_it_change
     for _ in 0..ROUNDS / 2 {
         let guard = both.ours.read().await?;
         let seen = server.command(&["GET", "number"]).await?.into_text()?;
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let still = server.command(&["GET", "number"]).await?.into_text()?;
         ensure!(seen == still, "{seen} became {still} while it was read");
         guard.release().await?;

@@ -140,6 +140,35 @@ fn a_wide_screen_has_whole_names_and_a_narrow_one_says_that_it_cut_them() {
 }
 
 #[test]
+fn a_holder_of_another_library_is_shown_as_what_it_is() {
+    let thread = "2bbaa2bf-6d65-4e16-98b0-454cf99bfe9d:9";
+    let foreign = |name, kind: &str, claim: &str| {
+        let mut row = row(name, "", 0);
+        let lock = Arc::get_mut(&mut row.lock).unwrap();
+        lock.kind = Some(kind.to_owned());
+        lock.fence = None;
+        lock.holders = vec![Part::new(claim.to_owned(), None, None)];
+        row
+    };
+    let mut app = app(vec![
+        foreign("java", "redisson", thread),
+        foreign("theirs", "foreign", "8f1c2d3e"),
+    ]);
+    let lines = screen(&mut app, 120, 24);
+    for (line, texts) in [(5, ["redisson", thread]), (6, ["foreign", "8f1c2d3e"])] {
+        for text in texts {
+            assert!(lines[line].contains(text), "{text}: {lines:#?}");
+        }
+    }
+    // On eighty columns the end of a long one is cut, and said to be.
+    let narrow = &screen(&mut app, 80, 24)[5];
+    assert!(
+        narrow.contains(&thread[..8]) && narrow.contains('…'),
+        "{narrow}"
+    );
+}
+
+#[test]
 fn no_size_is_too_small() {
     let mut app = three();
     for keys in ["", "?", "x\r", "\u{1b}/a", "\rr"] {

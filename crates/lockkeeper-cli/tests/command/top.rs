@@ -27,6 +27,16 @@ async fn state(tmux: &Tmux, file: &std::path::Path) -> Result<(String, String)> 
     Ok((settings, flags))
 }
 
+/// The row of this name has these texts.
+fn shows(screen: &str, name: &str, texts: &[&str]) -> Result<()> {
+    let row = screen.lines().find(|line| line.starts_with(name));
+    let row = row.with_context(|| screen.to_owned())?;
+    for text in texts {
+        ensure!(row.contains(text), "{row}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn in_tmux_the_screen_shows_filters_opens_revokes_and_leaves_no_trace() -> Result<()> {
     if !Tmux::is_there() {
@@ -53,15 +63,25 @@ async fn in_tmux_the_screen_shows_filters_opens_revokes_and_leaves_no_trace() ->
     tmux.types(&[&format!("{THIS} top --interval 200ms"), "Enter"])?;
     tmux.has("names 3, holders 3, waiting 1").await?;
     let screen = tmux.screen()?;
-    let row = screen.lines().find(|line| line.starts_with("printer"));
-    let row = row.with_context(|| screen.clone())?;
-    for text in ["fair", "exclusive", "db7:99", "1"] {
-        ensure!(row.contains(text), "{row}");
-    }
+    shows(&screen, "printer", &["fair", "exclusive", "db7:99", "1"])?;
     ensure!(
         screen.contains("third") && !screen.contains("ready>"),
         "{screen}"
     );
+
+    // Two holders that are not of this library: a plain string, and a thread of Redisson.
+    let thread = "2bbaa2bf-6d65-4e16-98b0-454cf99bfe9d:9";
+    for words in [
+        &["SET", "lockkeeper:theirs", "8f1c2d3e", "PX", "600000"][..],
+        &["HSET", "lockkeeper:java", thread, "1"],
+        &["PEXPIRE", "lockkeeper:java", "600000"],
+    ] {
+        server.command(words).await?;
+    }
+    tmux.has("names 5, holders 5, waiting 1").await?;
+    let screen = tmux.screen()?;
+    shows(&screen, "theirs", &["foreign", "exclusive", "8f1c2d3e"])?;
+    shows(&screen, "java", &["redisson", "exclusive", &thread[..8]])?;
 
     tmux.types(&["/", "thi"])?;
     tmux.has("filter: thi_").await?;

@@ -23,6 +23,9 @@ const PAGE: &str = "500";
 /// For each page the server examines only some hundred keys, so a listing does not block other clients for long. A page
 /// may be empty, and a name may be on several pages.
 ///
+/// In the empty namespace, whatever is a string or a lock of Redisson is listed, because it may be another library's lock; the
+/// strings that only Redisson writes beside its locks are not.
+///
 /// A name that is in use during the whole listing is found. A name that comes into use or becomes free meanwhile may or
 /// may not be found. If a name had several holders or waiters and all have died, it can be listed for up to 20 minutes,
 /// or for the longest of their leases. In a cluster, the listing asks the servers that had the keys at the start, one
@@ -87,6 +90,7 @@ impl Names {
             return Err(unexpected(&self.pattern, &reply));
         };
         let names = keys.iter().filter_map(Value::as_str);
+        let names = names.filter(|key| !is_beside_redisson(key));
         let names = names.filter_map(|key| Name::of_main(&engine.settings.namespace, key));
         let names = names.map(|name| name.to_string());
         let names = names.filter(|name| glob::matches(self.pattern.as_bytes(), name.as_bytes()));
@@ -106,6 +110,23 @@ impl fmt::Debug for Names {
             .field("cursor", &self.cursor)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a key can only be one of those that Redisson writes beside a lock as plain strings: a counter of tokens, the answer of
+/// an unlock, or the lease of a reader. As a name it would look like a lock of another library.
+fn is_beside_redisson(key: &str) -> bool {
+    let is_reads_lease = |key: &str| {
+        let (owner, number) = key.rsplit_once(":rwlock_timeout:")?;
+        let (id, thread) = owner.rsplit_once(':')?;
+        let id = id.rsplit(':').next()?;
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+        let is_id = id.len() == 36 && id.bytes().all(|it| it.is_ascii_hexdigit() || it == b'-');
+        Some(is_id && is_number(thread) && is_number(number))
+    };
+    ["redisson_lock_token:", "redisson_unlock_latch:"]
+        .iter()
+        .any(|beginning| key.starts_with(beginning))
+        || is_reads_lease(key).unwrap_or(false)
 }
 
 /// Whether a pattern ends inside brackets or after a backslash. Redis accepts that, but would treat a text appended to
@@ -242,6 +263,25 @@ mod tests {
             ("ns", "lockkeeper.queue:{ns:a}"),
         ] {
             assert_eq!(Name::of_main(namespace, key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_beside_a_lock_of_redisson_are_known_by_their_form() {
+        let thread = "2bbaa2bf-6d65-4e16-98b0-454cf99bfe9d:9";
+        for (key, expected) in [
+            ("redisson_lock_token:{name}".to_owned(), true),
+            ("redisson_unlock_latch:a{b}:0123".to_owned(), true),
+            (format!("{{name}}:{thread}:rwlock_timeout:1"), true),
+            (format!("shop:a{{b}}:{thread}:rwlock_timeout:12"), true),
+            (format!("name:{thread}"), false),
+            (format!("{thread}:rwlock_timeout:"), false),
+            ("name:rwlock_timeout:1".to_owned(), false),
+            (":rwlock_timeout:1".to_owned(), false),
+            ("name:7:rwlock_timeout:1".to_owned(), false),
+            ("redisson_lock".to_owned(), false),
+        ] {
+            assert_eq!(is_beside_redisson(&key), expected, "{key}");
         }
     }
 

@@ -20,6 +20,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
+import org.redisson.config.NameMapper;
 
 /**
  * Locks of Redisson, by the words of a test. Each line is {@code ID VERB WORD…}, done by a thread of its own, and answered by {@code ID WORD…}
@@ -28,8 +29,11 @@ import org.redisson.config.Config;
 public class Locks {
     static final List<RedissonClient> CLIENTS = new ArrayList<>();
 
-    static synchronized String open(String address, long watchdog, long fairWait) {
+    static synchronized String open(String address, long watchdog, long fairWait, String prefix) {
         Config config = new Config();
+        if (!prefix.isEmpty()) {
+            config.setNameMapper(new Prefix(prefix));
+        }
         config.setLockWatchdogTimeout(watchdog);
         config.setFairLockWaitTimeout(fairWait);
         if (address.startsWith("cluster:")) {
@@ -52,6 +56,19 @@ public class Locks {
         RedissonClient client = Redisson.create(config);
         CLIENTS.add(client);
         return (CLIENTS.size() - 1) + " " + client.getId();
+    }
+
+    /** The keys of a client that shares its server with others. */
+    record Prefix(String prefix) implements NameMapper {
+        @Override
+        public String map(String name) {
+            return prefix + name;
+        }
+
+        @Override
+        public String unmap(String name) {
+            return name.substring(prefix.length());
+        }
     }
 
     static RLock lock(RedissonClient client, String kind, String name) {
@@ -104,7 +121,8 @@ public class Locks {
 
     static String run(String verb, String[] words) throws Exception {
         if (verb.equals("open")) {
-            return open(words[0], Long.parseLong(words[1]), words.length > 2 ? Long.parseLong(words[2]) : 300_000);
+            long fairWait = words.length > 2 ? Long.parseLong(words[2]) : 300_000;
+            return open(words[0], Long.parseLong(words[1]), fairWait, words.length > 3 ? words[3] : "");
         }
         RedissonClient client = CLIENTS.get(Integer.parseInt(words[0]));
         if (Counts.KINDS.contains(words[1])) {
@@ -160,7 +178,7 @@ public class Locks {
                     answer = run(words[1], Arrays.copyOfRange(words, 2, words.length));
                 } catch (Throwable thrown) {
                     Throwable cause = thrown.getCause() == null ? thrown : thrown.getCause();
-                    answer = "error " + cause.getClass().getSimpleName();
+                    answer = "error " + cause.getClass().getSimpleName() + " " + String.valueOf(cause.getMessage()).replace('\n', ' ');
                 }
                 say(words[0] + " " + answer);
             });
