@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod claims;
 #[cfg(test)]
+mod dead;
+#[cfg(test)]
 mod known_defects;
 #[cfg(test)]
 mod queue;
