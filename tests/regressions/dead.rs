@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-use lockkeeper::{Client, FairLock};
+use lockkeeper::{Client, FairLock, MultiLock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use tokio::time::{Instant, sleep, timeout};
@@ -124,4 +124,41 @@ async fn a_holder_that_dies_after_a_hand_over_frees_the_lock_after_its_own_ttl()
         free <= secs(1) + HEARTBEAT,
         "the lock became free after {free:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_part_of_a_multi_lock_that_is_not_polled_is_not_kept_for_ever() {
+    let server = MemoryStore::new();
+    let (here, there) = (client(&server).await, client(&server).await);
+    let _second = FairLock::new(&there, "second").acquire().await.unwrap();
+    let members = ["first", "second"].map(|name| FairLock::new(&here, name).target());
+    let lock = MultiLock::new(members).unwrap();
+    let mut idle = Box::pin(lock.acquire().into_future());
+    let _ = timeout(secs(1), &mut idle).await;
+    let first = FairLock::new(&there, "first");
+    drop(
+        timeout(SOON, first.acquire().into_future())
+            .await
+            .unwrap()
+            .unwrap(),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_that_waits_for_long_keeps_its_first_part() {
+    let server = MemoryStore::new();
+    let (here, there) = (client(&server).await, client(&server).await);
+    let second = FairLock::new(&there, "second").acquire().await.unwrap();
+    let members = ["first", "second"].map(|name| FairLock::new(&here, name).target());
+    let lock = MultiLock::new(members).unwrap();
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    let first = FairLock::new(&there, "first");
+    for _ in 0..60 {
+        sleep(secs(10)).await;
+        assert!(first.try_acquire().await.unwrap().is_none());
+    }
+    drop(second);
+    let both = waiting.await.unwrap().unwrap();
+    sleep(secs(100)).await;
+    both.ensure_held().unwrap();
 }

@@ -6,6 +6,4 @@ mod claims;
 #[cfg(test)]
 mod dead;
 #[cfg(test)]
-mod known_defects;
-#[cfg(test)]
 mod queue;
