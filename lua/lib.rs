@@ -29,7 +29,7 @@ pub mod lock {
         "lock/acquire",
         with [
             "clock", "token", "take_free", "client", "lease", "wake", "value", "members", "standing", "holding",
-            "admit", "settle", "queue", "waiters", "place", "turns", "enter"
+            "admit", "settle", "queue", "waiters", "place", "turns", "stand", "enter"
         ],
         keys ["main", "counter", "tombstone", "holders", "queue", "state"],
         args [
@@ -179,7 +179,7 @@ pub mod once {
         with ["record"],
         before "lock/acquire" with [
             "clock", "token", "take_free", "client", "lease", "wake", "value", "members", "standing", "holding",
-            "admit", "settle", "queue", "waiters", "place", "turns", "enter"
+            "admit", "settle", "queue", "waiters", "place", "turns", "stand", "enter"
         ],
         keys ["main", "counter", "tombstone", "holders", "queue", "state", "record"],
         args [

@@ -52,7 +52,7 @@ fn statuses(code: &str) -> BTreeSet<&str> {
 
 /// The fragments that choose a status for the scripts which call them so.
 const ANSWERING: [(&str, &str); 3] = [
-    ("return stand(", include_str!("shared/place.lua")),
+    ("return stand(", include_str!("shared/stand.lua")),
     ("and beat(", include_str!("shared/heartbeat.lua")),
     ("= refusal(", include_str!("shared/several.lua")),
 ];
@@ -303,8 +303,7 @@ fn numbers_become_text_by_format_alone() {
                     "'gone %s', entry[1])",
                     "'gone %s', claim)",
                     "'%.0f:%.0f:%.0f'",
-                    "'%.0f:%s', alive, request)",
-                    "'%.0f:%s', ends, request)",
+                    "'%.0f:%.0f:%s', ends, name.waiter_ttl, request)",
                     "'%s:%s', name.channel, client)",
                     "'%s:%s', channel, owner)",
                     "'%s:%s', ARGV[3], waiter)",

@@ -50,6 +50,8 @@ for _, name in ipairs(names) do
   local entries = readable and name.waits and redis.call('HMGET', name.state, unpack(name.claims)) or {}
   for n, i in ipairs(name.items) do
     local claim, share, entry = name.claims[n], ARGV[8 * i - 2], entries[n] or false
+    -- Claims of one client may have different ones.
+    name.waiter_ttl = tonumber(ARGV[8 * i - 1])
     reply[i + 2] = readable and beat(name, share, claim, tonumber(ARGV[8 * i - 5]), entry, ARGV[1]) or 'GONE'
   end
   if readable then

@@ -20,8 +20,6 @@ local function beat(name, share, claim, ttl, entry, request)
   if not place then
     return 'GONE'
   end
-  -- It may be alive for longer, by a longer waiter ttl, which is not shortened.
-  local alive = math.max(name.now + name.waiter_ttl, (read_waiter(entry)))
-  redis.call('HSET', name.state, claim, string.format('%.0f:%s', alive, request))
+  hear(name, claim, request, entry)
   return name.more and 'MORE' or { 'WAITING', place, place == 1 and first_end(name) or nil }
 end

@@ -19,8 +19,9 @@ end
 
 -- Notes that the waiter `claim` of `name`, which has this `entry`, is alive at this `request`.
 local function hear(name, claim, request, entry)
-  local ends = math.max(read_waiter(entry) or 0, name.now + name.waiter_ttl)
-  redis.call('HSET', name.state, claim, string.format('%.0f:%s', ends, request))
+  -- It may be alive for longer, by a longer waiter ttl, which is not shortened.
+  local ends = math.max(read_waiter(name, entry) or 0, name.now + name.waiter_ttl)
+  redis.call('HSET', name.state, claim, string.format('%.0f:%.0f:%s', ends, name.waiter_ttl, request))
 end
 
 -- The number of parts of `name`, if it differs from the one in the share.
@@ -35,31 +36,4 @@ local function first_end(name)
   end
   local first = name.first_end or tonumber(redis.call('ZRANGE', name.holders, 0, 0, 'WITHSCORES')[2] or 0)
   return math.max(first - name.now, 0)
-end
-
--- Lets `claim` wait for `name`, and saves the name: the claim keeps its place, or joins the end of the queue if fewer than `limit` claims wait
--- (negative: any number). Returns the reply to `request`.
-local function stand(name, share, claim, request, limit)
-  local member = member_of('', share, claim)
-  local left, place, entry = first_end(name), place_of(name, member)
-  if place then
-    hear(name, claim, request, entry)
-    settle(name)
-    return { request, 'WAITING', left, place, other_limit(name, share) }
-  end
-  local length = name.inflated and redis.call('ZCARD', name.queue) or 0
-  if limit > 0 and length >= limit then
-    settle(name)
-    return { request, 'QUEUE_FULL', length }
-  end
-  if name.alone then
-    inflate(name)
-  end
-  local last = redis.call('ZRANGE', name.queue, -1, -1, 'WITHSCORES')
-  redis.call('ZADD', name.queue, text_of(tonumber(last[2] or 0) + 1), member)
-  name.fresh, name.limit = name.fresh or not name.waits, name.limit or limit_of(share)
-  name.waits, name.looked = true, true
-  hear(name, claim, request)
-  settle(name)
-  return { request, 'WAITING', left, length + 1, other_limit(name, share) }
 end

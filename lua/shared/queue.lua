@@ -1,7 +1,7 @@
 -- shared/queue: the claims that wait for an inflated name, see shared/standing. `queue` is a ZSET: `<share>:<claim>` -> its ticket.
--- For each of them, `state` has a field `<claim>` -> `<server ms until which it is alive>:<number of its last executed request>`. It also has
--- `seen`, when a script last read the queue, and `grace`, `<from>:<until>:<gaps>`. Here a `name` also has `waiter_ttl`, and `channel`, the
--- prefix of the grant channels.
+-- For each of them, `state` has a field `<claim>` -> `<server ms until which it is alive>:<its waiter ttl>:<number of its last executed request>`.
+-- It also has `seen`, when a script last read the queue, and `grace`, `<from>:<at>:<gaps>`. Here a `name` also has `waiter_ttl`, the caller's, and
+-- `channel`, the prefix of the grant channels.
 
 -- After this many gaps in a row, the likely reason is that hardly any client asks, and that the earlier waiters are dead.
 local GAPS_IN_A_ROW = 3
@@ -15,9 +15,9 @@ local function claims_of(members)
   return claims
 end
 
--- Reads whether any claim `waits` for `name`, and which waiters are in grace: if no script read the queue for half a waiter ttl, then no waiter
--- could be heard, so waiters that were alive at the last read count as alive for one more ttl. False if a key has another type. The
--- second value is any other error of the server, to be returned as it is.
+-- Reads whether any claim `waits` for `name`, and which waiters are in grace: if no script read the queue for half a waiter ttl, the caller's or the
+-- first waiter's, then no waiter could be heard, so waiters that were alive at the last read (`from`) count as alive for one more ttl of
+-- their own, from now (`at`). False if a key has another type. The second value is any other error of the server, to be returned as it is.
 local function read_queue(name)
   if not name.inflated then
     return true
@@ -28,17 +28,18 @@ local function read_queue(name)
     return false, not string.find(facts.err, 'WRONGTYPE', 1, true) and facts or nil
   end
   local seen = tonumber(facts[1] or '') or name.now
-  local from, to, gaps = string.match(facts[2] or '', '^(%d+):(%d+):(%d+)$')
-  from, to, gaps = tonumber(from or 0), tonumber(to or 0), tonumber(gaps or 0)
-  if name.now - seen > name.waiter_ttl / 2 then
+  local from, at, gaps = string.match(facts[2] or '', '^(%d+):(%d+):(%d+)$')
+  from, at, gaps = tonumber(from or 0), tonumber(at or 0), tonumber(gaps or 0)
+  local waiter_ttl = math.max(name.waiter_ttl, tonumber(string.match(facts[3] or '', '^%d+:(%d+):') or 0))
+  if name.now - seen > waiter_ttl / 2 then
     -- Waiters that were in grace before, and have not been heard since, were alive then too.
-    if to < seen or gaps >= GAPS_IN_A_ROW then
+    if at + waiter_ttl < seen or gaps >= GAPS_IN_A_ROW then
       from, gaps = seen, 0
     end
-    to, gaps = name.now + name.waiter_ttl, gaps + 1
-    name.grace = string.format('%.0f:%.0f:%.0f', from, to, gaps)
+    at, gaps = name.now, gaps + 1
+    name.grace = string.format('%.0f:%.0f:%.0f', from, at, gaps)
   end
-  name.grace_from = to > name.now and from or math.huge
+  name.grace_from, name.grace_at = from, at
   name.waits, name.head, name.entry = #heads > 0, heads[1], facts[3]
   return true
 end

@@ -13,7 +13,7 @@ local function is_over_limit(name, share)
   return name.limit and (weight_of(share) or 0) > name.limit
 end
 
--- Grants `name` to the first waiters in its queue, as many as fit, each for at least its own waiter ttl, and tells their clients. Drops
+-- Grants `name` to the first waiters in its queue, as many as fit, each until the moment until which it was alive as a waiter, and tells their clients. Drops
 -- dead waiters in front of them, and waiters that are over the limit. Sets `more` if there is more to do than one run may do. Returns
 -- '0' if the server refused a message; and whether any claim was granted.
 local function advance(name)
@@ -36,8 +36,9 @@ local function advance(name)
     room = room - 1
     withdraw(name, member)
     -- After the limit was lowered, a waiter may be over it, and would block all waiters behind it: it is dropped, learns that it has no place,
-    -- and what the limit is. Other waiters' clients count on their own waiter ttl, which may be longer than the caller's.
-    local token = not is_over and admit(name, share, claim, math.max(name.waiter_ttl, ends - name.now))
+    -- and what the limit is. A client counts on the lease for one waiter ttl from the send of the last request that was executed, which is what
+    -- the claim is alive for. A longer lease would let a dead waiter hold for longer than it counts as alive.
+    local token = not is_over and admit(name, share, claim, ends - name.now)
     if token and tell_granted(name, claim, token, request) == '0' then
       told = '0'
     end

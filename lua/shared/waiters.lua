@@ -3,15 +3,19 @@
 -- How many dead waiters one run drops, and to how many waiters it grants, however many items it has: a script must not block the server for long.
 local budget, room = 256, 128
 
--- Until when the waiter with this `entry` is alive, grace aside, and its last executed request; nil if there is no such entry.
-local function read_waiter(entry)
-  local ends, request = string.match(entry or '', '^(%d+):(.*)$')
-  return tonumber(ends or ''), request
+-- Until when the waiter of `name` with this `entry` is alive, and its last executed request; nil if there is no such entry.
+local function read_waiter(name, entry)
+  local ends, waiter_ttl, request = string.match(entry or '', '^(%d+):(%d+):(.*)$')
+  ends = tonumber(ends or '')
+  if ends and ends >= name.grace_from then
+    ends = math.max(ends, name.grace_at + tonumber(waiter_ttl))
+  end
+  return ends, request
 end
 
 local function is_alive(name, entry)
-  local ends = read_waiter(entry)
-  return ends ~= nil and (ends >= name.now or ends >= name.grace_from)
+  local ends = read_waiter(name, entry)
+  return ends ~= nil and ends > name.now
 end
 
 -- Removes members from the queue of `name`; returns how many were in it. Deletes the facts of an empty queue.
@@ -55,6 +59,6 @@ local function next_waiter(name)
       budget = budget - dropped
     end
   end
-  local ends, request = read_waiter(entries[dead + 1])
+  local ends, request = read_waiter(name, entries[dead + 1])
   return members[dead + 1], request, ends
 end

@@ -4,6 +4,6 @@
 #[cfg(test)]
 mod claims;
 #[cfg(test)]
-mod known_defects;
+mod dead;
 #[cfg(test)]
 mod queue;

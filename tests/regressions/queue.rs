@@ -221,9 +221,9 @@ async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Dur
         go_on: Cell::new(receiver),
         renewed,
     };
-    // A heartbeat comes after 10 s.
+    // A heartbeat comes after 10 s, a renewal after 1 s.
     let settings = Client::builder().ttl(TTL).waiter_ttl(TTL);
-    let settings = settings.observer(Arc::new(observer));
+    let settings = settings.renewal_fraction(30).observer(Arc::new(observer));
     let here = settings.build(Arc::new(server.sibling()))?;
     let there = client(&server, TTL).await?;
     let (ours, theirs) = (FairLock::new(&here, "held"), FairLock::new(&there, "held"));
@@ -252,7 +252,7 @@ async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Dur
 
     let guard = theirs.acquire().await?;
     armed.store(true, Ordering::SeqCst);
-    let acquisition = ours.acquire().ttl(secs(3));
+    let acquisition = ours.acquire();
     let acquisition = if fixed {
         acquisition.no_renewal()
     } else {
@@ -280,7 +280,7 @@ async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Dur
 async fn a_grant_told_while_the_acquisition_is_busy_is_renewed_at_the_pace_of_its_lease()
 -> Result<()> {
     let slack = granted_while_the_answer_is_looked_at(false).await?;
-    // Renewed after a third of the ttl of 3 s, not after a heartbeat.
+    // Renewed after a thirtieth of the ttl, not after the time to a heartbeat.
     ensure!(slack.is_some_and(|slack| slack > secs(24)), "{slack:?}");
     Ok(())
 }

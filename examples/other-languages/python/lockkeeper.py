@@ -27,7 +27,7 @@ LUA = pathlib.Path(__file__).resolve().parents[3] / "lua"
 STANDING = "client lease wake value members standing holding admit settle queue waiters place turns"
 # What is joined in front of each script, as the table in docs/wire-format.md has it.
 FRAGMENTS = {
-    "acquire": f"clock token take_free {STANDING} enter",
+    "acquire": f"clock token take_free {STANDING} stand enter",
     "heartbeat": f"clock token {STANDING} heartbeat",
     "renew": "lease value",
     "renew_inflated": "clock client lease value members",
@@ -205,6 +205,8 @@ class Lease:
 
     def __init__(self, lock):
         self.lock, self.client, self.name, self.ttl = lock, lock.client, lock.name, lock.ttl
+        # A grant by message lasts for as long as the waiter is alive: not for longer than the lease would.
+        self.waiter_ttl = min(self.client.waiter_ttl, max(self.ttl, 1.0))
         self.claim = f"{self.client.uuid}:{next(self.client.owners)}/{secrets.token_hex(8)}"
         self.token = self.deadline = self.reason = self.renewing = None
         # Granted at once, and nothing else heard of since; an acquire has no answer and may still be executed.
@@ -242,7 +244,7 @@ class Lease:
 
     def _common(self):
         floor = self.client.floors.get(self.name.counter, 0)
-        return self._ms(self.ttl), floor, self._ms(self.client.waiter_ttl), self.name.key("grant"), self.reenters
+        return self._ms(self.ttl), floor, self._ms(self.waiter_ttl), self.name.key("grant"), self.reenters
 
     @property
     def reenters(self):
@@ -259,7 +261,7 @@ class Lease:
     def granted_by_message(self, token, request):
         self.alone = False
         if self.token is None and request in self.sent:
-            self._held(token, self.sent[request], self.client.waiter_ttl)
+            self._held(token, self.sent[request], self.waiter_ttl)
 
     async def acquire(self):
         left = await self._enter()
@@ -303,7 +305,7 @@ class Lease:
             left = 0
             while not self.granted.is_set():
                 try:
-                    await asyncio.wait_for(self.granted.wait(), min(left, self.client.waiter_ttl / 3))
+                    await asyncio.wait_for(self.granted.wait(), min(left, self.waiter_ttl / 3))
                 except asyncio.TimeoutError:
                     left = await self._heartbeat()
         finally:
@@ -316,7 +318,7 @@ class Lease:
         try:
             sent, status, fields = await self._ask("heartbeat", "main counter holders queue state", *args)
         except NO_ANSWER:
-            return self.client.waiter_ttl / 6
+            return self.waiter_ttl / 6
         if status == "GRANTED":
             self._held(int(fields[0]), sent, self.ttl)
         elif status == "GONE":
@@ -325,7 +327,7 @@ class Lease:
             raise Refused(f"{self.name.main}: {status}")
         elif len(fields) > 1 and int(fields[1]) >= 0:
             return int(fields[1]) / 1000 + 0.005
-        return self.client.waiter_ttl
+        return self.waiter_ttl
 
     async def _keep(self):
         """Renews until the lease is lost. What holds from a queue has a waiter's ttl alone, so it is renewed at once."""

@@ -13,7 +13,7 @@ vectors! { [inflated] [fair rwlock] {
 const CROWD: usize = 10_000;
 /// How many dead holders one run removes.
 const PORTION: usize = 128;
-const ALIVE: &str = "9000000000000:7";
+const ALIVE: &str = "9000000000000:100000:7";
 
 /// These hold the name together until `end`.
 async fn hold_together(it: &Lock, holders: &[Claim<'_>], end: &str) -> Result<()> {

@@ -71,7 +71,7 @@ async fn a_dead_writer_in_front_keeps_nobody_out(it: &Lock) -> Result<()> {
     Ok(())
 }
 
-const ALIVE: &str = "9000000000000:7";
+const ALIVE: &str = "9000000000000:100000:7";
 
 async fn a_crowd_of_readers_is_let_in_by_several_runs(it: &Lock) -> Result<()> {
     it.hold(A).await?;

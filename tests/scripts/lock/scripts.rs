@@ -281,6 +281,14 @@ impl Lock {
 
     /// The item of a heartbeat.
     pub(super) fn beat<'a>(&self, claim: impl Into<Claim<'a>>) -> ScriptCall {
+        self.beat_with(claim, WAITER_TTL_TEXT)
+    }
+
+    pub(super) fn beat_with<'a>(
+        &self,
+        claim: impl Into<Claim<'a>>,
+        waiter_ttl: &str,
+    ) -> ScriptCall {
         let (Claim { id, share }, channel) = (claim.into(), self.name.grants());
         let [main, counter, _, holders, queue, state] = self.keys_for(id);
         let args = [
@@ -289,7 +297,7 @@ impl Lock {
             "0",
             self.kind,
             share,
-            WAITER_TTL_TEXT,
+            waiter_ttl,
             &channel,
             self.reenters(),
         ];
@@ -448,20 +456,21 @@ impl Lock {
 
     /// The server has not heard from the waiter for long, while it has from others.
     pub(super) async fn dies(&self, claim: &str) -> Result<()> {
-        let died = ["HSET", &self.state(), claim, "1:7"];
+        let died = ["HSET", &self.state(), claim, "1:100000:7"];
         self.command(&died).await?;
         Ok(())
     }
 
-    /// Puts claims directly into the queue of an inflated name without waiters, as `entry` says.
+    /// Puts claims directly at the end of the queue of an inflated name, as `entry` says.
     pub(super) async fn line<'a>(
         &self,
         claims: impl IntoIterator<Item = Claim<'a>>,
         entry: &str,
     ) -> Result<()> {
-        let claims = claims.into_iter().enumerate();
-        let claims: Vec<_> = claims
-            .map(|(n, Claim { id, share })| ((n + 1).to_string(), format!("{share}:{id}"), id))
+        let first = self.cardinality(&self.queue()).await? + 1;
+        let claims: Vec<_> = (first..)
+            .zip(claims)
+            .map(|(n, Claim { id, share })| (n.to_string(), format!("{share}:{id}"), id))
             .collect();
         for claims in claims.chunks(500) {
             let (queue, state) = (self.queue(), self.state());
@@ -480,7 +489,7 @@ impl Lock {
     pub(super) async fn bury(&self, number: usize) -> Result<()> {
         let dead = crowd(number);
         let dead = dead.iter().map(|id| writer(id));
-        self.line(dead, "1:7").await
+        self.line(dead, "1:100000:7").await
     }
 
     /// The messages to the client during `work`.

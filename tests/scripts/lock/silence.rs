@@ -9,8 +9,11 @@ vectors! { [thin] [fair rwlock] {
     five_thousand_dead_waiters_take_a_bounded_number_of_runs
     the_budget_is_for_the_run_and_not_for_each_name
     a_release_that_meets_many_dead_is_run_again
+    the_dead_behind_a_live_waiter_do_not_fill_a_queue
+    a_long_queue_that_is_full_of_the_dead_is_looked_at_in_parts
     waiters_keep_their_order_when_nobody_could_be_heard
     waiters_keep_their_order_over_two_gaps_in_a_row
+    a_gap_is_measured_by_the_first_waiter_and_the_grace_by_each
     a_grace_ends_and_the_silent_lose_their_places
     the_dead_are_not_given_grace_for_ever_when_hardly_anybody_asks
 }}
@@ -79,14 +82,14 @@ async fn the_budget_is_for_the_run_and_not_for_each_name(it: &Lock) -> Result<()
         let member = format!("x:{B}");
         let place = ["ZADD", &name.queue(), "301", &member];
         name.command(&place).await?;
-        let entry = ["HSET", &name.state(), B, "9000000000000:1"];
+        let entry = ["HSET", &name.state(), B, "9000000000000:100000:1"];
         name.command(&entry).await?;
     }
     let heartbeat = async || it.batch(names.iter().map(|name| name.beat(B))).await;
     ensure!(heartbeat().await? == ["MORE", "MORE"]);
     // The heartbeat itself counts.
     let (_, rest) = it.entry(B).await?.context("B waits")?;
-    ensure!(rest == format!(":{}", it.last_request()));
+    ensure!(rest == format!(":{WAITER_TTL}:{}", it.last_request()));
     let waits = |outcome: &String| outcome.starts_with("WAITING 1 ");
     let outcomes = heartbeat().await?;
     ensure!(waits(&outcomes[0]) && outcomes[1] == "MORE", "{outcomes:?}");
@@ -109,6 +112,46 @@ async fn a_release_that_meets_many_dead_is_run_again(it: &Lock) -> Result<()> {
     Ok(())
 }
 
+async fn the_dead_behind_a_live_waiter_do_not_fill_a_queue(it: &Lock) -> Result<()> {
+    let four = How {
+        limit: "4",
+        ..USUAL
+    };
+    for of in it.shares() {
+        line_up(it, &[B, C, D, E]).await?;
+        ensure!(it.ask(of(F), four).await? == "QUEUE_FULL 4");
+        it.dies(C).await?;
+        it.dies(E).await?;
+        ensure!(waiting(&it.ask(of(F), four).await?)? == 3);
+        ensure!(it.heartbeat(&[B, D]).await? == ["WAITING 1", "WAITING 2"]);
+        ensure!(it.heartbeat(&[C, E]).await? == ["GONE", "GONE"]);
+        for claim in [writer(A), writer(B), writer(D), of(F)] {
+            ensure!(it.release(claim).await? == "RELEASED 1 0");
+        }
+    }
+    Ok(())
+}
+
+async fn a_long_queue_that_is_full_of_the_dead_is_looked_at_in_parts(it: &Lock) -> Result<()> {
+    it.hold(A).await?;
+    it.inflate().await?;
+    it.line([writer(B)], "9000000000000:100000:7").await?;
+    it.bury(600).await?;
+    let two = How {
+        limit: "2",
+        ..USUAL
+    };
+    let mut length = 601;
+    for _ in 0..2 {
+        let remain = number(&it.ask(C, two).await?, "QUEUE_FULL", 1)?;
+        ensure!((255..=256).contains(&(length - remain)), "{remain} remain");
+        length = remain;
+    }
+    ensure!(waiting(&it.ask(C, two).await?)? == 2);
+    ensure!(it.ask(D, two).await? == "QUEUE_FULL 2");
+    Ok(())
+}
+
 async fn waiters_keep_their_order_when_nobody_could_be_heard(it: &Lock) -> Result<()> {
     line_up(it, &[B, C, D, E, F]).await?;
     it.pass(GAP).await?;
@@ -128,6 +171,32 @@ async fn waiters_keep_their_order_over_two_gaps_in_a_row(it: &Lock) -> Result<()
         ensure!(it.heartbeat(&[D]).await? == ["WAITING 3"]);
     }
     ensure!(it.heartbeat(&[B, C, D]).await? == ["WAITING 1", "WAITING 2", "WAITING 3"]);
+    Ok(())
+}
+
+/// A caller with a short waiter ttl, and a waiter with a shorter one than the first.
+async fn a_gap_is_measured_by_the_first_waiter_and_the_grace_by_each(it: &Lock) -> Result<()> {
+    it.hold(A).await?;
+    let (seconds, minute) = ("10000", "60000");
+    for (claim, waiter_ttl) in [(B, WAITER_TTL_TEXT), (C, minute), (D, minute)] {
+        waiting(&it.acquire(claim).await?)?;
+        it.batch([it.beat_with(claim, waiter_ttl)]).await?;
+    }
+    it.pass(40_000).await?;
+    // This is longer than half of its own waiter ttl, but not of that of the first.
+    ensure!(it.batch([it.beat_with(E, seconds)]).await? == ["GONE"]);
+    ensure!(it.entry("grace").await?.is_none());
+    it.pass(110_000).await?;
+    ensure!(it.heartbeat(&[D]).await? == ["WAITING 3"]);
+    ensure!(it.entry("grace").await?.is_some());
+    ensure!(it.release(B).await? == "RELEASED 1 0");
+    // It holds for as long as it would have been alive.
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    ensure!(
+        is_nearly(it.left(C).await?, 60_000),
+        "{}",
+        it.left(C).await?
+    );
     Ok(())
 }
 

@@ -7,6 +7,8 @@ vectors! { [thin inflated] [fair rwlock] {
     a_repeated_acquire_keeps_its_place
     a_heartbeat_of_a_waiter_never_shortens
     the_next_holder_is_told_its_token_and_its_last_request
+    a_waiter_is_granted_for_as_long_as_it_was_alive
+    claims_of_one_batch_are_alive_for_their_own_waiter_ttls
     a_try_never_passes_those_who_wait
     a_full_queue_takes_nobody_more
     a_full_queue_remembers_whom_it_let_in
@@ -40,7 +42,7 @@ async fn a_repeated_acquire_keeps_its_place(it: &Lock) -> Result<()> {
     ensure!(is_nearly(number(&reply, "WAITING", 1)?, HOUR), "{reply}");
     ensure!(waiting(&it.acquire(C).await?)? == 2);
     let (_, rest) = it.entry(C).await?.context("C waits")?;
-    ensure!(rest == format!(":{}", it.last_request()));
+    ensure!(rest == format!(":{WAITER_TTL}:{}", it.last_request()));
     ensure!(it.place(C).await? == "QUEUED 2 2");
     Ok(())
 }
@@ -49,7 +51,7 @@ async fn a_heartbeat_of_a_waiter_never_shortens(it: &Lock) -> Result<()> {
     line_up(it, &[B]).await?;
     let (seen, _) = it.entry("seen").await?.context("seen")?;
     let far = seen + 1_000_000;
-    let entry = ["HSET", &it.state(), B, &format!("{far}:3")];
+    let entry = ["HSET", &it.state(), B, &format!("{far}:100000:3")];
     it.command(&entry).await?;
     ensure!(it.heartbeat(&[B]).await? == ["WAITING 1"]);
     let (ends, _) = it.entry(B).await?.context("B waits")?;
@@ -74,6 +76,32 @@ async fn the_next_holder_is_told_its_token_and_its_last_request(it: &Lock) -> Re
     ensure!(it.counts().await? == "1 1 0");
     ensure!(is_nearly(it.left(B).await?, WAITER_TTL));
     ensure!(it.heartbeat(&[B, C]).await? == [format!("GRANTED {token}"), "WAITING 1".into()]);
+    Ok(())
+}
+
+/// Whatever the waiter ttl of the client that hands over.
+async fn a_waiter_is_granted_for_as_long_as_it_was_alive(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C]).await?;
+    let (alive, _) = it.entry(B).await?.context("B waits")?;
+    it.pass(WAITER_TTL / 3).await?;
+    ensure!(it.heartbeat(&[C]).await? == ["WAITING 2"]);
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    ensure!(it.end(B).await? == alive - WAITER_TTL / 3);
+    Ok(())
+}
+
+/// Claims of one client may have different ones: its client counts on that of the claim.
+async fn claims_of_one_batch_are_alive_for_their_own_waiter_ttls(it: &Lock) -> Result<()> {
+    line_up(it, &[B, C]).await?;
+    it.batch([it.beat_with(C, "500000"), it.beat_with(B, "1000")])
+        .await?;
+    it.batch([it.beat_with(B, "1000"), it.beat_with(C, "500000")])
+        .await?;
+    let (seen, _) = it.entry("seen").await?.context("seen")?;
+    let alive = async |claim| anyhow::Ok(it.entry(claim).await?.context("it waits")?.0 - seen);
+    // B was alive for longer by its acquire.
+    ensure!(is_nearly(alive(B).await?, WAITER_TTL));
+    ensure!(alive(C).await? == 500_000);
     Ok(())
 }
 
@@ -202,7 +230,7 @@ async fn holders_that_the_marker_does_not_count_end_nobodys_hold(it: &Lock) -> R
     let marker = format!("{} * 0 0 0 0 -e -", it.kind);
     it.command(&["SET", &it.main(), &marker, "PX", "600000"])
         .await?;
-    it.line([writer(A)], "9000000000000:7").await?;
+    it.line([writer(A)], "9000000000000:100000:7").await?;
     let of_before = format!("x:{C}");
     it.command(&["ZADD", &it.holders(), "8999999999999", &of_before])
         .await?;

@@ -172,7 +172,8 @@ async fn waited_for(it: &Scripts) -> Result<LockProtocol> {
 
 async fn a_marker_over_dead_waiters_is_free_for_another_kind(it: &Scripts) -> Result<()> {
     let other = waited_for(it).await?;
-    it.command(&["HSET", STATE, &B.text()?, "1:7"]).await?;
+    it.command(&["HSET", STATE, &B.text()?, "1:100000:7"])
+        .await?;
     token(&it.call(other.acquire(usual(&C.id()?))).await?)?;
     ensure!(it.keys().await? == [&*name_of("name")?.counter(), MAIN]);
     Ok(())

@@ -215,7 +215,7 @@ fn an_import_upwards_in_the_core_is_an_offence() {
         "use crate::engine::Engine;\n",
     );
     let engine = source("crates/lockkeeper-core/src/engine/mod.rs", "");
-    let offences = offences(imports_of_the_core_point_down, |house| {
+    let offences = offences(imports_point_down, |house| {
         house.sources.extend([upwards, engine]);
     });
     assert_eq!(

@@ -44,8 +44,8 @@ pub(crate) use watcher::{WATCHER, watch_over};
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// When a waiter in a queue is granted the lock, its first lease lasts one waiter ttl, counted from its last heartbeat, which may
-/// be a third of a waiter ttl ago. A waiter ttl of this many [leads](Plan::lead) ensures that the program is not stopped before the
-/// first renewal.
+/// be a third of a waiter ttl ago. A waiter ttl of this many [leads](Plan::lead), or as long as the lease if that is shorter, ensures
+/// that the program is not stopped before the first renewal.
 const LEADS_PER_WAITER_TTL: u32 = 6;
 
 /// How many holders of a lock a message names.

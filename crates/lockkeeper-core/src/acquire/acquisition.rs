@@ -7,6 +7,7 @@
 //! claims hold nothing for longer than one ttl.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::admin::inspection;
 use crate::engine::pass::Pass;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
-use crate::seam::clock::{Clock, sleep_until_some};
+use crate::seam::clock::{Clock, sleep_until, sleep_until_some};
 use crate::seam::observer::AcquisitionOutcome;
 use crate::words::error::{Error, Result};
 use crate::words::holder::Holder;
@@ -161,7 +162,13 @@ impl Acquisition {
         let mut stages: VecDeque<Arc<Stage>> = self.stages.iter().cloned().collect();
         while let Some(stage) = stages.pop_front() {
             self.begin(Arc::clone(&stage));
-            match self.look(Some(TRIES)).await? {
+            let renewed = renewed_while_polled(&self.held);
+            let asked = tokio::select! {
+                biased;
+                never = renewed => match never {},
+                asked = self.look(Some(TRIES)) => asked?,
+            };
+            match asked {
                 Asked::Granted(hold) => self.held.push(hold),
                 Asked::Waiting => {
                     let message = "the server queued a request that must not wait".to_owned();
@@ -258,10 +265,11 @@ impl Acquisition {
         let mut stages: VecDeque<Arc<Stage>> = self.stages.iter().cloned().collect();
         while let Some(stage) = stages.pop_front() {
             self.begin(Arc::clone(&stage));
-            let lost = first_ended(&self.held);
+            let (lost, renewed) = (first_ended(&self.held), renewed_while_polled(&self.held));
             let granted = tokio::select! {
                 biased;
                 () = lost => return Ok(false),
+                never = renewed => match never {},
                 granted = self.until_granted_or_apart(&stage) => granted?,
             };
             match granted {
@@ -301,6 +309,9 @@ impl Acquisition {
     fn complete(&mut self) -> Result<Hold> {
         let mut held = std::mem::take(&mut self.held);
         let several = held.len() > 1 || self.stages[0].names().len() > 1;
+        for (part, _) in held.iter().flat_map(Hold::parts_and_engines) {
+            part.change(|claim| claim.renew_until(None));
+        }
         match held.pop() {
             Some(hold) if !several => Ok(hold),
             last => {
@@ -402,6 +413,27 @@ fn first_ended(held: &[Hold]) -> impl Future<Output = ()> + Send + use<> {
         match ended.is_empty() {
             true => std::future::pending().await,
             false => drop(select_all(ended).await),
+        }
+    }
+}
+
+/// Keeps the earlier stages for one waiter ttl after the last poll, because a future that is not polled again must not hold
+/// them for ever: nobody else could have them. Never resolves.
+fn renewed_while_polled(held: &[Hold]) -> impl Future<Output = Infallible> + Send + use<> {
+    let parts = held.iter().flat_map(Hold::parts_and_engines);
+    let parts: Vec<_> = parts.map(|(part, _)| Arc::clone(part)).collect();
+    async move {
+        let shortest = parts.iter().map(|part| part.terms.waiter_ttl).min();
+        let (Some(first), Some(shortest)) = (parts.first(), shortest) else {
+            return std::future::pending().await;
+        };
+        let clock = &first.requester.clock;
+        loop {
+            for part in &parts {
+                let end = part.now().after(part.terms.waiter_ttl);
+                part.change(|claim| claim.renew_until(Some(end)));
+            }
+            sleep_until(clock, clock.now().after(shortest / 3)).await;
         }
     }
 }

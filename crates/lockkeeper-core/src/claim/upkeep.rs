@@ -54,6 +54,9 @@ pub(super) struct Upkeep {
     untaken: Duration,
     /// When the acquisition stops waiting.
     wait_until: Option<Moment>,
+    /// No renewal is due from then on: the claim is held for an acquisition that is not complete, and may not be polled
+    /// again.
+    renewed_until: Option<Moment>,
     /// It stands in the local queue of its cohort, so the previous claim may bring it a grant.
     in_line: bool,
     grantee: Grantee,
@@ -87,6 +90,7 @@ impl Claim {
             heartbeats,
             untaken,
             wait_until,
+            renewed_until: None,
             in_line: false,
             grantee: Grantee::Nobody { until: None },
             next: None,
@@ -117,7 +121,8 @@ impl Claim {
                 (Grantee::Nobody { until }, _) => (None, until),
                 (Grantee::Holder, Some(pace)) => {
                     interval = pace.steady;
-                    (upkeep.next, Some(deadline))
+                    let is_due = |next: &Moment| upkeep.renewed_until.is_none_or(|end| *next < end);
+                    (upkeep.next.filter(is_due), Some(deadline))
                 }
                 _ => (None, Some(deadline)),
             },
@@ -257,6 +262,13 @@ impl Claim {
     pub(crate) fn unsent(&mut self, now: Moment) {
         if self.upkeep.as_ref().is_some_and(|upkeep| upkeep.picked) {
             self.keep_later(now);
+        }
+    }
+
+    /// Renews the claim only until `end`, or again for as long as it is held.
+    pub(crate) fn renew_until(&mut self, end: Option<Moment>) {
+        if let Some(upkeep) = &mut self.upkeep {
+            upkeep.renewed_until = end;
         }
     }
 

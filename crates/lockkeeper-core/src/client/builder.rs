@@ -45,7 +45,9 @@ impl ClientBuilder {
     }
 
     /// Sets how long a waiter in a queue counts as alive after each of its heartbeats (default 10 s). It sends a
-    /// heartbeat every third of this time. A dead waiter at the head of the queue delays the others for this long.
+    /// heartbeat every third of this time. A dead waiter at the head of the queue delays the others for this long, and so
+    /// does one that dies just when it is granted. A waiter whose lease has a shorter ttl counts as alive for only that ttl,
+    /// but at least 1 s.
     pub fn waiter_ttl(mut self, ttl: Duration) -> Self {
         self.settings.waiter_ttl = ttl;
         self

@@ -68,8 +68,10 @@ impl Part {
             );
         let claim = if protocol.queue().is_some() {
             let trust = terms.waiter_ttl.saturating_sub(terms.margin_of_waiting);
-            // A grant by message lasts for a waiter ttl; the ttl of a fixed lease comes only with an answer.
+            // A grant by message lasts for a waiter ttl; the ttl of a fixed lease comes only with an answer. Heartbeats in
+            // time leave two thirds of the waiter ttl. If that is as long as the lease, the holder may count on half a lease.
             let least = match terms.pace {
+                Some(_) if terms.waiter_ttl >= terms.ttl => terms.waiter_ttl * 3 / 5,
                 Some(_) => terms.waiter_ttl / 3,
                 None => Duration::MAX,
             };

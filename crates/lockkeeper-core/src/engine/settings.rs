@@ -12,10 +12,14 @@ use crate::words::error::{Error, Result};
 /// work is taken over within a minute; the same as Redisson's.
 const TTL: Duration = Duration::from_secs(30);
 
-/// How long a waiter in a queue counts as alive after a heartbeat, and how long a grant by message lasts until the
-/// waiter confirms it. A dead waiter at the head of the queue delays the others for that long; a live one sends three
-/// heartbeats in that time.
+/// How long a waiter in a queue counts as alive after a heartbeat, also if it is granted meanwhile. A dead waiter at the
+/// head of the queue delays the others for that long; a live one sends three heartbeats in that time.
 const WAITER_TTL: Duration = Duration::from_secs(10);
+
+/// A waiter is not alive for longer than the lease that it waits for would last, because a grant by message lasts as long
+/// as the waiter was alive. But it may be silent for this long: a busy machine or a short pause of the server must not
+/// cost it its place, and three heartbeats a second are enough.
+const LEAST_WAITER_TTL: Duration = Duration::from_secs(1);
 
 /// How many heartbeats a waiter sends per waiter ttl.
 const HEARTBEATS_PER_TTL: u32 = 3;
@@ -56,6 +60,11 @@ fn whereabouts() -> String {
     #[cfg(not(unix))]
     let machine = std::env::var("COMPUTERNAME").unwrap_or_default();
     format!("{machine}:{}", std::process::id())
+}
+
+/// The server counts whole milliseconds. A fraction would exist only in this client.
+fn whole_millis(time: Duration) -> Duration {
+    Duration::from_millis(time.as_millis().try_into().unwrap_or(u64::MAX))
 }
 
 #[derive(Debug, Clone)]
@@ -153,8 +162,7 @@ impl Settings {
     /// The terms of one claim: its own ttl or the client's, renewed or not.
     pub(crate) fn terms(&self, ttl: Option<Duration>, renewed: bool) -> Result<Terms> {
         let asked = ttl.unwrap_or(self.ttl);
-        // The server counts whole milliseconds. A fraction would exist only in this client.
-        let ttl = Duration::from_millis(asked.as_millis().try_into().unwrap_or(u64::MAX));
+        let ttl = whole_millis(asked);
         let margin = self.margin.unwrap_or(ttl / 100 + Duration::from_millis(5));
         let margin = if mutant!(NoMargin) {
             Duration::ZERO
@@ -179,10 +187,11 @@ impl Settings {
                  {steady:?} and may take {timeout:?} to be answered; choose a longer ttl, a smaller margin or no renewal"
             )));
         }
+        let waiter_ttl = whole_millis(self.waiter_ttl).min(ttl.max(LEAST_WAITER_TTL));
         let margin_of_waiting = self
             .margin
-            .unwrap_or(self.waiter_ttl / 100 + Duration::from_millis(5));
-        let heartbeat = self.waiter_ttl / HEARTBEATS_PER_TTL;
+            .unwrap_or(waiter_ttl / 100 + Duration::from_millis(5));
+        let heartbeat = waiter_ttl / HEARTBEATS_PER_TTL;
         let heartbeats = Pace {
             steady: heartbeat,
             hurried: heartbeat / 2,
@@ -197,7 +206,7 @@ impl Settings {
             timeout,
             pace,
             heartbeats,
-            waiter_ttl: self.waiter_ttl,
+            waiter_ttl,
             margin_of_waiting,
             queue_limit: None,
             max_hold: None,

@@ -84,6 +84,8 @@ enum Where {
     Forgetting,
     /// Three claims want the same name.
     Queue,
+    /// Three claims want the same name or wait for it again, and two may wait.
+    FullQueue,
     /// One leads, and one is on standby.
     Election,
     /// Three claims want permits of a name, and the limit is set.
@@ -136,6 +138,10 @@ impl Mutant {
             }
             Where::Small => Bounds::small(),
             Where::Queue => Bounds::new(3, &[2], 4, 1, 1),
+            Where::FullQueue => Bounds {
+                max_queue: Some(2),
+                ..Bounds::new(3, &[2, 2], 3, 0, 0)
+            },
             Where::Election => Bounds::new(2, &[2], 3, 0, 0),
             Where::Limits => Bounds::new(3, &[2], 2, 0, 1).limit_set(),
             Where::Conversions => Bounds::conversions(),
@@ -458,7 +464,7 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "fair_heartbeat_is_not_noted",
         &lock::HEARTBEAT,
-        "  redis.call('HSET', name.state, claim, string.format('%.0f:%s', alive, request))\n",
+        "  hear(name, claim, request, entry)\n",
         "",
         Where::Queue,
     ),
@@ -472,8 +478,29 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "fair_release_grants_for_too_long",
         &lock::RELEASE,
-        "math.max(name.waiter_ttl, ends - name.now)",
-        "2 * math.max(name.waiter_ttl, ends - name.now)",
+        "claim, ends - name.now)",
+        "claim, math.max(ends - name.now, name.waiter_ttl))",
         Where::Queue,
+    ),
+    mutant(
+        "fair_release_grants_for_too_short",
+        &lock::RELEASE,
+        "claim, ends - name.now)",
+        "claim, math.ceil((ends - name.now) / 2))",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_full_queue_counts_the_dead",
+        &lock::ACQUIRE,
+        "    length = thin_out(name, length)\n",
+        "",
+        Where::FullQueue,
+    ),
+    mutant(
+        "fair_full_queue_drops_the_living",
+        &lock::ACQUIRE,
+        "    if not is_alive(name, entry) then\n      dead",
+        "    if i > 1 then\n      dead",
+        Where::FullQueue,
     ),
 ];

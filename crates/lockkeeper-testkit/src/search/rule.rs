@@ -67,8 +67,10 @@ rules! {
     NotAdvanced,
     /// A claim is granted by the request of another, and its client is not told.
     NotTold,
-    /// A claim is granted by the request of another for longer than a waiter's ttl: it may be dead.
+    /// A claim is granted by the request of another for longer than it was alive as a waiter: it may be dead.
     GrantedTooLong,
+    /// A claim is refused because a queue is full, and one of its waiters is dead.
+    FullOfDead,
     /// A result is stored by a claim that does not hold, or not with the token of the last grant.
     StoredLate,
     /// Of a leader something is known that it has not proclaimed, or a proclamation has changed more than that.

@@ -87,8 +87,6 @@ pub(super) struct Checks {
     certain: Duration,
     /// How often waiters in a queue heartbeat.
     heartbeat: Duration,
-    /// How long a waiter in a queue surely counts as alive after the server heard from it, whatever the clocks do.
-    alive: Duration,
     /// Clients that were closed or are gone; their requests may still arrive.
     dead: BTreeSet<usize>,
     violation: Option<Violation>,
@@ -173,11 +171,6 @@ impl Checks {
             longest_ttl: plan.ttl,
             certain: plan.shortest_ttl() - plan.margin(),
             heartbeat: plan.heartbeat(),
-            // The server's clock runs or steps ahead by less than a twentieth of the waiter ttl.
-            alive: match plan.beyond {
-                Some(Beyond::Silence) => Duration::MAX,
-                _ => plan.waiter_ttl.mul_f64(0.95),
-            },
             settles: vec![plan.servers > 1; plan.servers],
             losses: vec![(0, Duration::ZERO); plan.servers],
             idle: vec![None; names],

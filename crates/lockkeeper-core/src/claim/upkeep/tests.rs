@@ -106,6 +106,25 @@ fn a_fixed_lease_and_the_rest_of_a_lost_grant_only_run_out() {
 }
 
 #[test]
+fn a_claim_of_an_acquisition_that_is_not_complete_is_renewed_until_it_was_to_be_polled_again() {
+    let mut claim = held(Some(PACE));
+    claim.renew_until(Some(at(15)));
+    assert_eq!(due(&claim), Some(at(10)));
+    claim.send(Verb::Renew, 2, at(10)).unwrap();
+    claim.answered(2, Answer::Renewed, at(11));
+    assert_eq!(due(&claim), None);
+    claim.renew_until(Some(at(21)));
+    assert_eq!(due(&claim), Some(at(20)));
+    claim.renew_until(Some(at(19)));
+    assert_eq!(claim.run_out(at(39)), Passed::Lost);
+    let mut claim = held(Some(PACE));
+    claim.renew_until(Some(at(5)));
+    assert_eq!(due(&claim), None);
+    claim.renew_until(None);
+    assert_eq!(due(&claim), Some(at(10)));
+}
+
+#[test]
 fn after_a_gap_everything_is_due_but_what_is_on_its_way() {
     let mut claim = held(Some(PACE));
     claim.keep_now(at(2));

@@ -1,5 +1,7 @@
 //! The rules about a queue, for every run of a script: its order, and that a granted claim is notified.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use lockkeeper_core::claim::{Claim, Validity};
 use lockkeeper_core::protocol::Answer;
@@ -30,6 +32,11 @@ impl OneName {
             Question::Convert { .. } => matches!(run.told, Told::Answer(Answer::Granted(_))),
             Question::Renew => false,
         };
+        if let Told::Answer(Answer::QueueFull(_)) = run.told
+            && let Some(dead) = self.dead_waiter(run.server, state.tick)?
+        {
+            return Ok(Some(Rule::FullOfDead.broken(dead)));
+        }
         let converts = matches!(asked.question, Question::Convert { .. });
         self.judge_turns(state, Some((claimant, converts)), advances, run)
     }
@@ -47,7 +54,7 @@ impl OneName {
         let asking = asks.map(|(claimant, _)| claimant);
         Ok(self
             .passed_over(state, &before, &after, asks)
-            .or_else(|| self.granted_unasked(&before, &after, asking, run))
+            .or(self.granted_unasked(state, &before, &after, asking, run)?)
             .or_else(|| match advances && self.kind.grants_in_turn() {
                 true => self.not_advanced(&after, state.limit),
                 false => None,
@@ -92,6 +99,36 @@ impl OneName {
         None
     }
 
+    /// The numbers that the server keeps about a queue or one of its waiters.
+    fn numbers(&self, server: u32, tick: u8, field: &str) -> Result<Vec<i64>> {
+        let fact = self.runs.fact(server, tick, field)?.unwrap_or_default();
+        Ok(fact.split(':').map_while(|it| it.parse().ok()).collect())
+    }
+
+    /// For how much longer a waiter counts as alive, ms, by what the server knows of it; not positive: it is dead.
+    fn alive_for(&self, server: u32, tick: u8, claimant: Claimant) -> Result<i64> {
+        let now = TICKS.server_time(tick, 0) / 1000;
+        let claim = self.runs.claim(claimant).as_str();
+        let [until, waiter_ttl, ..] = self.numbers(server, tick, claim)?[..] else {
+            return Ok(0);
+        };
+        Ok(match self.numbers(server, tick, "grace")?[..] {
+            [from, at, _] if until >= from => until.max(at + waiter_ttl) - now,
+            _ => until - now,
+        })
+    }
+
+    /// A claim that is in the queue and dead.
+    fn dead_waiter(&mut self, server: u32, tick: u8) -> Result<Option<Claimant>> {
+        let standing = self.runs.standing(server, tick)?;
+        for claimant in self.claimants().filter(|it| standing[*it].queued.is_some()) {
+            if self.alive_for(server, tick, claimant)? <= 0 {
+                return Ok(Some(claimant));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether another claim of the same owner, for which the condition is true, holds together with this one.
     pub(super) fn joins_one_that(
         &self,
@@ -117,26 +154,36 @@ impl OneName {
         heard.is_some_and(|heard| heard.after(alive) >= now)
     }
 
-    /// A claim that another's request grants is notified, and holds for at most a waiter's ttl.
+    /// A claim that another's request grants is notified, and holds for no longer than it was alive as a waiter: for at most
+    /// a waiter's ttl if no script has read the queue for half of that.
     fn granted_unasked(
         &self,
+        state: State,
         before: &Standing,
         after: &Standing,
         asking: Option<Claimant>,
         run: &Run,
-    ) -> Option<Violation> {
+    ) -> Result<Option<Violation>> {
+        let waiter_ttl = self.bounds.waiter_ttl();
+        let now = TICKS.server_time(state.tick, 0) / 1000;
+        let seen = self.numbers(state.server, state.tick, "seen")?;
+        let was_seen = seen.first().is_some_and(|seen| {
+            u128::try_from(now - seen).is_ok_and(|gap| gap <= waiter_ttl.as_millis() / 2)
+        });
         for claimant in self.claimants().filter(|it| Some(*it) != asking) {
             let (None, Some(left)) = (before[claimant].left, after[claimant].left) else {
                 continue;
             };
             if !run.grants.iter().any(|(told, _)| *told == claimant) {
-                return Some(Rule::NotTold.broken(claimant));
+                return Ok(Some(Rule::NotTold.broken(claimant)));
             }
-            if left > self.bounds.waiter_ttl() {
-                return Some(Rule::GrantedTooLong.broken(claimant));
+            let alive = self.alive_for(state.server, state.tick, claimant)?;
+            let alive = Duration::from_millis(u64::try_from(alive).unwrap_or(0));
+            if left > if was_seen { alive } else { waiter_ttl } {
+                return Ok(Some(Rule::GrantedTooLong.broken(claimant)));
             }
         }
-        None
+        Ok(None)
     }
 
     /// A claim is next although no other is in its way, or although it asks for more than the limit.

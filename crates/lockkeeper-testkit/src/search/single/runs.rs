@@ -311,6 +311,14 @@ impl Runs {
         self.server.later(server, tick)
     }
 
+    /// A field of the name's `state`.
+    pub(super) fn fact(&self, server: u32, tick: u8, field: &str) -> Result<Option<String>> {
+        self.server.restore(server, tick);
+        let state = self.name().part("state");
+        let fact = self.server.execute(&["HGET", &state, field])?;
+        Ok(fact.as_str().map(str::to_owned))
+    }
+
     /// The claims that hold or wait on the server, according to its own scripts.
     pub(super) fn standing(&mut self, server: u32, tick: u8) -> Result<Rc<Standing>> {
         if let Some(standing) = self.standings.get(&(server, tick)) {

@@ -1,5 +1,7 @@
 //! The laws of claims that can be checked in transit: a claim lives once, and has one request at a time.
 
+use std::time::Duration;
+
 use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::{Script, Status};
 
@@ -54,6 +56,8 @@ pub(super) struct Item<'a> {
     pub(super) main: &'a str,
     /// The share that it asks for; empty if the request does not say.
     pub(super) share: &'a str,
+    /// How long it counts as alive if it waits; zero if the request does not say.
+    pub(super) waiter_ttl: Duration,
     pub(super) status: Option<Status>,
     /// The first number behind the status: for a grant, its token.
     pub(super) token: u64,
@@ -75,10 +79,11 @@ impl Item<'_> {
 pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
     let script = call.item.script;
     let each = claims(call).into_iter().enumerate();
-    let shares = labelled(call, "share");
+    let (shares, waiter_ttls) = (labelled(call, "share"), labelled(call, "waiter_ttl"));
     let item = |(index, claim)| {
         let share = shares.get(index).copied().unwrap_or_default();
         let main = call.item.keys.get(index * script.keys.len())?;
+        let waiter_ttl = waiter_ttls.get(index).copied().unwrap_or_default();
         let (status, number) = match reply.field(index).filter(|_| script.batch) {
             Some(Value::List(outcome)) => (outcome.first().and_then(word), outcome.get(1)),
             Some(outcome) => (word(outcome), None),
@@ -89,6 +94,7 @@ pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
             claim,
             main,
             share,
+            waiter_ttl: Duration::from_millis(waiter_ttl.parse().unwrap_or_default()),
             status,
             token: token.try_into().unwrap_or_default(),
         })

@@ -8,6 +8,7 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::{Checks, Item, Verb, claims, items, verb};
+use crate::simulation::beyond::Beyond;
 use crate::simulation::kind::{Grant, KindModel, Standing};
 use crate::simulation::place::Place;
 use crate::simulation::trace::short;
@@ -18,6 +19,8 @@ pub(super) struct Waiter {
     pub(super) claim: String,
     /// When the server last executed a request of it.
     heard: Duration,
+    /// How long it surely counts as alive after that, whatever the clocks do.
+    alive: Duration,
     /// How many permits of a semaphore it waits for.
     pub(super) permits: u32,
     /// It was silent and then acquired again: it may have kept its place or have a new one.
@@ -139,7 +142,7 @@ impl Checks {
             .take_while(|waiter| !granted.contains(&&waiter.claim));
         let holds = |claim| standing.iter().any(|grant| grant.claims.contains(claim));
         let first = before.find(|waiter| {
-            let alive = !waiter.lost && now - waiter.heard < self.alive;
+            let alive = !waiter.lost && now - waiter.heard < waiter.alive;
             alive && !gone(&waiter.claim) && !holds(&waiter.claim)
         });
         if let Some(first) = first {
@@ -162,9 +165,14 @@ impl Checks {
         ) {
             return;
         }
-        let alive = self.alive;
+        let keeps_its_place = self.beyond == Some(Beyond::Silence);
         for item in items(call, reply) {
             let permits = item.permits();
+            // The server's clock runs or steps ahead by less than a twentieth of the waiter ttl.
+            let alive = match keeps_its_place {
+                true => Duration::MAX,
+                false => item.waiter_ttl.mul_f64(0.95),
+            };
             let Item {
                 claim,
                 main,
@@ -178,12 +186,13 @@ impl Checks {
             let known = queue.iter_mut().find(|waiter| waiter.claim == claim);
             match (status, known) {
                 (Some(Status::Waiting | Status::More), Some(waiter)) if verb != Verb::Release => {
-                    waiter.lost |= verb == Verb::Acquire && now - waiter.heard >= alive;
+                    waiter.lost |= verb == Verb::Acquire && now - waiter.heard >= waiter.alive;
                     waiter.heard = now;
                 }
                 (Some(Status::Waiting), None) => queue.push(Waiter {
                     claim: claim.to_owned(),
                     heard: now,
+                    alive,
                     permits,
                     lost: false,
                 }),
