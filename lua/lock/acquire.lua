@@ -1,5 +1,5 @@
 -- lock/acquire: grants a name to the claim if the name is free, if the share fits beside the holders, or if the claim's owner holds already. Otherwise
--- the claim may wait. A repeat by a holder extends its lease; a repeat by a waiter keeps its place. Only an owner that holds may overtake live waiters.
+-- the claim may wait. A repeat by a holder extends its lease; a repeat by a waiter keeps its place. Only an owner that holds overtakes live waiters.
 --
 -- KEYS[1] main          the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter       the last token drawn by any name of the slot

@@ -9,7 +9,7 @@
 -- ARGV[2] claim
 -- ARGV[3] ttl        of the lease, ms
 -- ARGV[4] floor      the largest token the caller has seen
--- ARGV[5] token      of the grant that this repeats, which then creates nothing; 0: no grant yet
+-- ARGV[5] token      of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
 -- ARGV[6] fenced     1 if the counter is Redisson's, which counts in ones
 -- REPLY GRANTED token
 -- REPLY BUSY left    another owner holds, the name is in cooldown, or the hold of this owner is revoked; ms until that ends; negative: without end

@@ -1,6 +1,6 @@
--- shared/redisson_permits: the permits of Redisson's RSemaphore and RPermitExpirableSemaphore. `main` is Redisson's key for both, a string: the number of
--- available permits. The ends of our claims' permits, server ms, are in the ZSET `ends`. In Redisson the permits of an RSemaphore do not end, so `ends`
--- is a key of ours: claim -> end. Otherwise (`leased`) it is Redisson's own: a permit, 16 raw bytes -> end.
+-- shared/redisson_permits: the permits of Redisson's RSemaphore and RPermitExpirableSemaphore. `main` is Redisson's key for both, a string: the number
+-- of available permits. The ends of our claims' permits, server ms, are in the ZSET `ends`. In Redisson the permits of an RSemaphore do not end, so
+-- `ends` is a key of ours: claim -> end. Otherwise (`leased`) it is Redisson's own: a permit, 16 raw bytes -> end.
 --
 -- `claims` is a HASH of ours beside it: each claim that holds -> `<permits> <token><flags>`, with the flags `r`, revoked, and `c`, in cooldown;
 -- and each leased permit of ours -> its claim. Without `main` there is no semaphore, and the data about its claims is deleted.
@@ -48,8 +48,8 @@ local function read_permits(main, ends, claims, leased)
 end
 
 -- The hold of `claim` at `now`, server ms, or false: its `members`, `permits`, `token` and `flags`; `left`, ms until it ends, 0 if it has ended or if
--- one of its leased permits is no longer in `ends`; and `there`, how many of its members are in `ends`. If an RSemaphore's claim is not in `ends`, that
--- key was lost: the claim still holds, and a renewal gives it an end.
+-- one of its leased permits is no longer in `ends`; and `there`, how many of its members are in `ends`. If an RSemaphore's claim is not in `ends`,
+-- that key was lost: the claim still holds, and a renewal gives it an end.
 local function hold_of(ends, claims, claim, leased, now)
   local permits, token, flags = string.match(redis.call('HGET', claims, claim) or '', '^([1-9]%d*) (%d+)(%l*)$')
   if not permits then

@@ -13,7 +13,7 @@
 -- ARGV[2] claim
 -- ARGV[3] ttl           of the lease, ms
 -- ARGV[4] floor         the largest token the caller has seen
--- ARGV[5] token         of the grant that this repeats, which then creates nothing; 0: no grant yet
+-- ARGV[5] token         of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
 -- ARGV[6] fenced        0: the counter is ours
 -- ARGV[7] wait          how long the others wait for this owner once it is first, ms
 -- ARGV[8] queue_limit   how many owners may wait; -1: any number; 0: the claim does not wait

@@ -1,5 +1,5 @@
--- redisson/latch/look: reads the state of a latch of Redisson's. Its waiters ask with this script; their claims never hold, and they get the answers of
--- once/acquire. Changes nothing.
+-- redisson/latch/look: reads the state of a latch of Redisson's. Its waiters ask with this script; their claims never hold, and they get the answers
+-- of once/acquire. Changes nothing.
 --
 -- KEYS[1] main     how many counts are missing; no key: the latch is open or was never set
 -- ARGV[1] request  echoed

@@ -10,7 +10,7 @@
 -- ARGV[2] claim
 -- ARGV[3] ttl        of the lease, ms
 -- ARGV[4] floor      the largest token the caller has seen
--- ARGV[5] token      of the grant that this repeats, which then creates nothing; 0: no grant yet
+-- ARGV[5] token      of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
 -- ARGV[6] permits    how many permits to take
 -- ARGV[7] leased     1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
 -- ARGV[8] channel    on which waiters listen, Redisson's clients too

@@ -1,5 +1,5 @@
--- redisson/permits/free: gives back by force the permits of a claim of ours, or a permit that Java shows by this id, whether or not the holder is told.
--- The client of a claim of ours is told, and waiters are woken.
+-- redisson/permits/free: gives back by force the permits of a claim of ours, or a permit that Java shows by this id, whether or not the holder is
+-- told. The client of a claim of ours is told, and waiters are woken.
 --
 -- KEYS[1] main     how many permits are available, see shared/redisson_permits
 -- KEYS[2] ends     ZSET: when the held permits end, server ms

@@ -1,5 +1,5 @@
--- redisson/permits/release: gives back the permits of a claim. Leased permits whose minimum hold time is not over stay taken, and end with it. While an
--- acquire of the claim is unanswered, the release leaves a tombstone, so that the acquire takes nothing if it is executed late.
+-- redisson/permits/release: gives back the permits of a claim. Leased permits whose minimum hold time is not over stay taken, and end with it. While
+-- an acquire of the claim is unanswered, the release leaves a tombstone, so that the acquire takes nothing if it is executed late.
 --
 -- KEYS[1] main            how many permits are available, see shared/redisson_permits
 -- KEYS[2] ends            ZSET: when the held permits end, server ms

@@ -8,7 +8,7 @@
 -- ARGV[2] n        the number of permits; 0: only reads
 -- ARGV[3] channel  on which waiters listen, Redisson's clients too
 -- ARGV[4] leased   1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
--- REPLY COUNTS left n own  `left` permits are available; n: how many held permits have an end, or unless leased, how many of our claims hold; own: 1 if
+-- REPLY COUNTS left n own  `left` permits are available; n: how many held permits have an end or, unless leased, how many of our claims; own: 1 if
 --                          this request has set the number
 -- REPLY GONE               the number is not set
 -- REPLY WRONG_KIND         the name holds something else

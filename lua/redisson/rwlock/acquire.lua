@@ -11,7 +11,7 @@
 -- ARGV[3] mode       read or write
 -- ARGV[4] ttl        of the lease, ms
 -- ARGV[5] floor      the largest token the caller has seen
--- ARGV[6] token      of the grant that this repeats, which then creates nothing; 0: no grant yet
+-- ARGV[6] token      of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
 -- REPLY GRANTED token
 -- REPLY BUSY left        others hold, or the hold of the owner is revoked; ms until the last lease of the name ends; negative: without end
 -- REPLY WOULD_DEADLOCK   the owner reads and asks to write, so it would wait for itself
