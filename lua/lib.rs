@@ -1,7 +1,7 @@
 //! The Lua scripts of Lockkeeper: the protocol that every client speaks to the server.
 //!
-//! This crate holds data and nothing else. Each [`Script`] is one file of this folder with the fragments it uses joined
-//! in front, and a typed description of its contract; the README beside it has the rules and the table of statuses.
+//! This crate contains only data. Each [`Script`] is one file of this folder, with the fragments it uses joined in front,
+//! and a typed description of its contract. The README of this folder has the rules and the table of statuses.
 //!
 //! ```
 //! use lockkeeper_lua::lock;
@@ -20,11 +20,11 @@ pub use script::Script;
 use script::{pinned_sha1, pinned_sharded_sha1};
 pub use status::Status;
 
-/// A name of any kind that one server decides: claims hold shares of it, and wait for them in a queue.
+/// Names of any kind that one server decides: claims hold shares of a name, and wait for them in a queue.
 pub mod lock {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// Lets a claim hold a name, or wait for it in turn.
+    /// Grants a name to a claim, or lets the claim wait in the queue.
     pub const ACQUIRE: Script = script!(
         "lock/acquire",
         with [
@@ -50,7 +50,7 @@ pub mod lock {
         ],
     );
 
-    /// Claims that wait say that they are alive; a batch.
+    /// Keeps waiting claims alive; a batch.
     pub const HEARTBEAT: Script = script!(
         "lock/heartbeat",
         with [
@@ -64,7 +64,7 @@ pub mod lock {
         items [Status::Granted, Status::Waiting, Status::More, Status::Revoked, Status::Gone],
     );
 
-    /// Arms the leases of claims that hold alone; a batch.
+    /// Extends the leases of claims that hold alone; a batch.
     pub const RENEW: Script = script!(
         "lock/renew",
         with ["lease", "value"],
@@ -73,7 +73,7 @@ pub mod lock {
         items [Status::Renewed, Status::Inflated, Status::Revoked, Status::Gone],
     );
 
-    /// Arms the leases of claims that hold inflated names; a batch.
+    /// Extends the leases of claims whose names may be inflated; a batch.
     pub const RENEW_INFLATED: Script = script!(
         "lock/renew_inflated",
         with ["clock", "client", "lease", "value", "members"],
@@ -82,7 +82,7 @@ pub mod lock {
         items [Status::Renewed, Status::Revoked, Status::Gone],
     );
 
-    /// A claim that holds alone goes, every acquire of it having been answered.
+    /// Releases a claim that holds alone and whose acquires were all answered.
     pub const RELEASE_THIN: Script = script!(
         "lock/release_thin",
         with ["let_go", "wake", "value", "thin"],
@@ -91,7 +91,7 @@ pub mod lock {
         replies [Status::Released, Status::Cooldown, Status::Inflated, Status::NotHeld],
     );
 
-    /// A claim goes, whether it holds or waits, and those in front of the queue hold.
+    /// Removes a claim, whether it holds or waits, and grants the name to the first waiters that fit.
     pub const RELEASE: Script = script!(
         "lock/release",
         with [
@@ -106,7 +106,7 @@ pub mod lock {
         replies [Status::Released, Status::Cooldown, Status::More, Status::NotHeld],
     );
 
-    /// A claim goes and another of its owner holds with another share.
+    /// Replaces a claim that holds by a new one, without a gap.
     pub const CONVERT: Script = script!(
         "lock/convert",
         with [
@@ -128,7 +128,7 @@ pub mod lock {
         ],
     );
 
-    /// How many parts of a name there are and how many are taken, and from now on so many.
+    /// Reads how many parts a name has and how many are taken, or first sets how many it has.
     pub const LIMIT: Script = script!(
         "lock/limit",
         with [
@@ -140,7 +140,7 @@ pub mod lock {
         replies [Status::Limit, Status::Free, Status::More, Status::WrongKind],
     );
 
-    /// Asks whether a claim holds alone; changes nothing.
+    /// Checks whether a claim holds alone; changes nothing.
     pub const VERIFY: Script = script!(
         "lock/verify",
         with ["value"],
@@ -149,7 +149,7 @@ pub mod lock {
         replies [Status::Held, Status::Inflated, Status::Revoked, Status::Gone],
     );
 
-    /// Asks whether a claim holds an inflated name; changes nothing.
+    /// Checks whether a claim holds a name that may be inflated; changes nothing.
     pub const VERIFY_INFLATED: Script = script!(
         "lock/verify_inflated",
         with ["clock", "client", "value", "members", "standing", "holding"],
@@ -158,7 +158,7 @@ pub mod lock {
         replies [Status::Held, Status::Revoked, Status::Gone],
     );
 
-    /// How many wait, and where among them a claim is; changes nothing.
+    /// Reads how many claims wait for a name, and the place of one of them; changes nothing.
     pub const QUEUE: Script = script!(
         "lock/queue",
         with ["value", "members"],
@@ -168,12 +168,12 @@ pub mod lock {
     );
 }
 
-/// One piece of work, one result. Whoever does the work holds the name by a claim as that of any [`lock`], which is renewed, released and
-/// verified by the scripts of that; what comes of the work lies beside it.
+/// Work that is done once. The claim of the worker holds the name, and the scripts of [`lock`] renew, release and verify it. The
+/// outcome of the work is stored in a key beside it.
 pub mod once {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// What has come of the work; or lets a claim do it.
+    /// Reads the outcome of the work, or lets a claim do it.
     pub const ACQUIRE: Script = script!(
         "once/acquire",
         with ["record"],
@@ -201,7 +201,7 @@ pub mod once {
         ],
     );
 
-    /// A claim goes, and what came of its work is kept.
+    /// Stores the outcome of the work, and releases the claim that did it.
     pub const STORE: Script = script!(
         "once/store",
         with ["clock", "wake", "value", "thin", "record"],
@@ -212,7 +212,7 @@ pub mod once {
         replies [Status::Released, Status::Gone],
     );
 
-    /// What has come of the work, or deletes that.
+    /// Reads the outcome of the work, or deletes it.
     pub const RECORD: Script = script!(
         "once/record",
         with ["record"],
@@ -222,11 +222,11 @@ pub mod once {
     );
 }
 
-/// What is waited for until it has been counted down often enough. Those who wait have claims, which never hold.
+/// A latch, which opens after enough counts. Its waiters have claims, which never hold.
 pub mod latch {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// From now on so many counts open the latch.
+    /// Arms the latch: sets how many counts open it.
     pub const ARM: Script = script!(
         "latch/arm",
         with ["value", "latch"],
@@ -235,7 +235,7 @@ pub mod latch {
         replies [Status::Counts, Status::WrongKind],
     );
 
-    /// One count, which may be the last.
+    /// Counts the latch down for an id; the last count opens it.
     pub const COUNT_DOWN: Script = script!(
         "latch/count_down",
         with ["wake", "value", "latch"],
@@ -244,7 +244,7 @@ pub mod latch {
         replies [Status::Counts, Status::Gone, Status::WrongKind],
     );
 
-    /// What has come of the latch; changes nothing.
+    /// Reads the state of the latch; changes nothing.
     pub const LOOK: Script = script!(
         "latch/look",
         with ["value", "latch"],
@@ -254,12 +254,12 @@ pub mod latch {
     );
 }
 
-/// Who is in charge, and by what it is known. The leader holds the name by a claim as that of any [`lock`], which waits in the queue, is renewed,
-/// released and verified by the scripts of that; what it proclaims lies in the name's state.
+/// Who leads. The claim of the leader holds the name, and the scripts of [`lock`] queue, renew, release and verify it. The value that
+/// it proclaims is stored in the name's state.
 pub mod election {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// By what the leader is known from now on.
+    /// Stores the value that the leader proclaims.
     pub const PROCLAIM: Script = script!(
         "election/proclaim",
         with [
@@ -271,7 +271,7 @@ pub mod election {
         replies [Status::Leader, Status::Revoked, Status::Gone, Status::WrongKind],
     );
 
-    /// Who leads; changes nothing.
+    /// Reads who leads, and what it has proclaimed; changes nothing.
     pub const LEADER: Script = script!(
         "election/leader",
         with ["clock", "client", "value", "members", "standing", "leader"],
@@ -280,7 +280,7 @@ pub mod election {
         replies [Status::Leader, Status::Free, Status::WrongKind],
     );
 
-    /// Lets one of those who wait be the next.
+    /// Chooses the waiter that leads next.
     pub const PREFER: Script = script!(
         "election/prefer",
         with [
@@ -293,12 +293,12 @@ pub mod election {
     );
 }
 
-/// One holder at a time by a majority of several servers, on each of which the claim lies as that of any
-/// [`lock`]: it is renewed, released and verified by the scripts of that.
+/// Locks that a majority of several servers decides. On each server, the scripts of [`lock`] renew, release and verify the
+/// claim.
 pub mod redlock {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// Makes a claim the holder of a name that is free on this server, if the server takes part.
+    /// Grants a name that is free on this server to a claim, unless the server is quarantined.
     pub const ACQUIRE: Script = script!(
         "redlock/acquire",
         with ["clock", "token", "lease", "value", "uptime"],
@@ -314,7 +314,7 @@ pub mod redlock {
         ],
     );
 
-    /// Writes a token back where the claim holds.
+    /// Writes the largest token back to a server on which the claim holds.
     pub const RAISE: Script = script!(
         "redlock/raise",
         with ["clock", "token", "value"],
@@ -324,11 +324,11 @@ pub mod redlock {
     );
 }
 
-/// A name that clients of Redisson hold too: what lies under it is what Redisson writes, and beside it what is known of our claims.
+/// Names that are shared with clients of Redisson, in its format. Data about our claims is in keys beside it.
 pub mod redisson {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// Lets a claim hold a name that is free, or its owner's.
+    /// Grants a name that is free, or that its owner holds, to a claim.
     pub const ACQUIRE: Script = script!(
         "redisson/acquire",
         with ["clock", "token", "client", "lease", "redisson", "redisson_hold"],
@@ -343,7 +343,7 @@ pub mod redisson {
         ],
     );
 
-    /// Arms the leases of claims; a batch.
+    /// Extends the leases of claims; a batch.
     pub const RENEW: Script = script!(
         "redisson/renew",
         with ["client", "lease", "redisson"],
@@ -352,7 +352,7 @@ pub mod redisson {
         items [Status::Renewed, Status::Revoked, Status::Gone],
     );
 
-    /// A claim goes, and wakes those who wait if it was its owner's last.
+    /// Releases a claim, and wakes waiters if it was its owner's last.
     pub const RELEASE: Script = script!(
         "redisson/release",
         with ["clock", "client", "wake", "redisson"],
@@ -361,7 +361,7 @@ pub mod redisson {
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 
-    /// Asks whether a claim holds; changes nothing.
+    /// Checks whether a claim holds; changes nothing.
     pub const VERIFY: Script = script!(
         "redisson/verify",
         with ["client", "redisson"],
@@ -370,7 +370,7 @@ pub mod redisson {
         replies [Status::Held, Status::Revoked, Status::Gone],
     );
 
-    /// Who holds; changes nothing.
+    /// Reads who holds; changes nothing.
     pub const INSPECT: Script = script!(
         "redisson/inspect",
         with ["client", "listeners", "redisson"],
@@ -379,7 +379,7 @@ pub mod redisson {
         replies [Status::Found, Status::Free, Status::WrongKind],
     );
 
-    /// Tells our claims that hold to let the name go.
+    /// Asks our claims that hold a name to release it.
     pub const REVOKE: Script = script!(
         "redisson/revoke",
         with ["client", "tell", "redisson"],
@@ -388,7 +388,7 @@ pub mod redisson {
         replies [Status::Told, Status::Free, Status::WrongKind],
     );
 
-    /// Takes the name from its holder by force.
+    /// Takes a name from its holder by force.
     pub const FREE: Script = script!(
         "redisson/free",
         with ["client", "tell", "wake", "redisson"],
@@ -397,7 +397,7 @@ pub mod redisson {
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
 
-    /// Lets a claim wait for its turn, or hold if it has come.
+    /// Lets a claim wait in the queue of an `RFairLock`, or grants the name to it if its turn has come.
     pub const FAIR_ACQUIRE: Script = script!(
         "redisson/fair/acquire",
         with ["clock", "client", "lease", "redisson", "redisson_queue"],
@@ -415,7 +415,7 @@ pub mod redisson {
         ],
     );
 
-    /// Asks again for claims that wait; a batch.
+    /// Asks again for claims that wait for an `RFairLock`; a batch.
     pub const FAIR_HEARTBEAT: Script = script!(
         "redisson/fair/heartbeat",
         with ["clock", "token", "client", "lease", "redisson", "redisson_hold", "redisson_queue"],
@@ -424,7 +424,7 @@ pub mod redisson {
         items [Status::Granted, Status::Waiting, Status::Revoked, Status::Gone],
     );
 
-    /// A claim goes, whether it holds or waits, and the next is told that its turn has come.
+    /// Removes a claim, whether it holds or waits, and tells the next waiter that its turn may have come.
     pub const FAIR_RELEASE: Script = script!(
         "redisson/fair/release",
         with ["clock", "client", "wake", "lease", "redisson", "redisson_queue"],
@@ -434,7 +434,7 @@ pub mod redisson {
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 
-    /// How many wait, and where among them a claim is; changes nothing.
+    /// Reads how many owners wait for an `RFairLock`, and the place of one of our claims; changes nothing.
     pub const FAIR_QUEUE: Script = script!(
         "redisson/fair/queue",
         with ["client", "redisson"],
@@ -443,7 +443,7 @@ pub mod redisson {
         replies [Status::Queued, Status::WrongKind],
     );
 
-    /// Lets a claim read or write by the name of an `RReadWriteLock`.
+    /// Grants an `RReadWriteLock` to a claim, to read or to write.
     pub const RWLOCK_ACQUIRE: Script = script!(
         "redisson/rwlock/acquire",
         with ["clock", "token", "client", "lease", "redisson", "redisson_rwlock"],
@@ -459,7 +459,7 @@ pub mod redisson {
         ],
     );
 
-    /// Arms the leases of claims that read or write; a batch.
+    /// Extends the leases of claims that read or write; a batch.
     pub const RWLOCK_RENEW: Script = script!(
         "redisson/rwlock/renew",
         with ["client", "lease", "redisson", "redisson_rwlock"],
@@ -468,7 +468,7 @@ pub mod redisson {
         items [Status::Renewed, Status::Revoked, Status::Gone],
     );
 
-    /// A claim that reads or writes goes, and wakes those who wait if others may come in.
+    /// Releases a claim that reads or writes, and wakes waiters if they may hold now.
     pub const RWLOCK_RELEASE: Script = script!(
         "redisson/rwlock/release",
         with ["clock", "client", "lease", "wake", "redisson", "redisson_rwlock", "redisson_reads"],
@@ -477,7 +477,7 @@ pub mod redisson {
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 
-    /// Asks whether a claim reads or writes; changes nothing.
+    /// Checks whether a claim reads or writes; changes nothing.
     pub const RWLOCK_VERIFY: Script = script!(
         "redisson/rwlock/verify",
         with ["client", "lease", "redisson", "redisson_rwlock"],
@@ -486,7 +486,7 @@ pub mod redisson {
         replies [Status::Held, Status::Revoked, Status::Gone],
     );
 
-    /// Who reads or writes; changes nothing.
+    /// Reads who reads or writes; changes nothing.
     pub const RWLOCK_INSPECT: Script = script!(
         "redisson/rwlock/inspect",
         with ["client", "lease", "listeners", "redisson", "redisson_rwlock"],
@@ -495,7 +495,7 @@ pub mod redisson {
         replies [Status::Found, Status::Free, Status::WrongKind],
     );
 
-    /// Tells our claims that read or write to let the name go.
+    /// Asks our claims that read or write to release the name.
     pub const RWLOCK_REVOKE: Script = script!(
         "redisson/rwlock/revoke",
         with ["client", "lease", "tell", "redisson", "redisson_rwlock"],
@@ -504,7 +504,7 @@ pub mod redisson {
         replies [Status::Told, Status::Free, Status::WrongKind],
     );
 
-    /// Takes what a claim or an owner holds of an `RReadWriteLock` by force.
+    /// Takes the hold of a claim or an owner of an `RReadWriteLock` by force.
     pub const RWLOCK_FREE: Script = script!(
         "redisson/rwlock/free",
         with ["client", "lease", "tell", "wake", "redisson", "redisson_rwlock"],
@@ -513,7 +513,7 @@ pub mod redisson {
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
 
-    /// Lets a claim take permits of a semaphore, if as many are available.
+    /// Takes permits of a semaphore for a claim, if enough are available.
     pub const PERMITS_ACQUIRE: Script = script!(
         "redisson/permits/acquire",
         with ["clock", "token", "lease", "wake", "value", "redisson_permits", "redisson_permits_hold"],
@@ -528,7 +528,7 @@ pub mod redisson {
         ],
     );
 
-    /// Arms the leases of claims that hold permits; a batch.
+    /// Extends the leases of claims that hold permits; a batch.
     pub const PERMITS_RENEW: Script = script!(
         "redisson/permits/renew",
         with ["clock", "lease", "value", "redisson_permits", "redisson_permits_hold"],
@@ -537,7 +537,7 @@ pub mod redisson {
         items [Status::Renewed, Status::Revoked, Status::Gone],
     );
 
-    /// A claim gives its permits back, and wakes those who wait.
+    /// Gives back the permits of a claim, and wakes waiters.
     pub const PERMITS_RELEASE: Script = script!(
         "redisson/permits/release",
         with ["clock", "lease", "wake", "value", "redisson_permits"],
@@ -546,7 +546,7 @@ pub mod redisson {
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
 
-    /// Asks whether a claim holds permits; changes nothing.
+    /// Checks whether a claim holds permits; changes nothing.
     pub const PERMITS_VERIFY: Script = script!(
         "redisson/permits/verify",
         with ["clock", "value", "redisson_permits"],
@@ -555,7 +555,7 @@ pub mod redisson {
         replies [Status::Held, Status::Revoked, Status::Gone],
     );
 
-    /// Who holds permits; changes nothing.
+    /// Reads who holds permits; changes nothing.
     pub const PERMITS_INSPECT: Script = script!(
         "redisson/permits/inspect",
         with ["clock", "listeners", "value", "redisson_permits", "redisson_permits_shown"],
@@ -564,7 +564,7 @@ pub mod redisson {
         replies [Status::Found, Status::Free, Status::WrongKind],
     );
 
-    /// Tells our claims that hold permits to let them go.
+    /// Asks our claims that hold permits to release them.
     pub const PERMITS_REVOKE: Script = script!(
         "redisson/permits/revoke",
         with ["clock", "client", "tell", "value", "redisson_permits"],
@@ -573,7 +573,7 @@ pub mod redisson {
         replies [Status::Told, Status::Free, Status::WrongKind],
     );
 
-    /// Gives the permits of a holder back by force.
+    /// Gives back the permits of a holder by force.
     pub const PERMITS_FREE: Script = script!(
         "redisson/permits/free",
         with ["client", "tell", "wake", "value", "redisson_permits"],
@@ -582,7 +582,7 @@ pub mod redisson {
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
 
-    /// Sets a semaphore up, unless it has been; and how many permits are available.
+    /// Sets the number of permits of a semaphore, unless it is set; then reads how many are available.
     pub const PERMITS_SET: Script = script!(
         "redisson/permits/set",
         with ["clock", "wake", "value", "redisson_permits"],
@@ -591,7 +591,7 @@ pub mod redisson {
         replies [Status::Counts, Status::Gone, Status::WrongKind],
     );
 
-    /// How a latch stands; changes nothing.
+    /// Reads the state of a latch; changes nothing.
     pub const LATCH_LOOK: Script = script!(
         "redisson/latch/look",
         with ["value", "redisson_latch"],
@@ -600,7 +600,7 @@ pub mod redisson {
         replies [Status::Busy, Status::Stored, Status::WrongKind],
     );
 
-    /// Sets how many counts open a latch, unless it has been set.
+    /// Sets how many counts open a latch, unless that is set.
     pub const LATCH_SET: Script = script!(
         "redisson/latch/set",
         with ["wake", "value", "redisson_latch"],
@@ -609,7 +609,7 @@ pub mod redisson {
         replies [Status::Counts, Status::WrongKind],
     );
 
-    /// One count, which may be the last; run again it counts again.
+    /// Counts a latch down by one; a repeat counts again.
     pub const LATCH_COUNT_DOWN: Script = script!(
         "redisson/latch/count_down",
         with ["wake", "value", "redisson_latch"],
@@ -619,12 +619,12 @@ pub mod redisson {
     );
 }
 
-/// Several names, each held as a whole by a claim of its own, taken all or none. Under each name lies what its kind writes, and the
-/// scripts of [`lock`] arm and verify the leases.
+/// Several names, each held by a claim of its own, acquired all or none. Each name's keys are those that its own kind writes, and the
+/// scripts of [`lock`] renew and verify the claims.
 pub mod multi {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// Makes claims holders of free names, all of them or none; a batch.
+    /// Grants free names to claims, all of them or none; a batch.
     pub const ACQUIRE: Script = script!(
         "multi/acquire",
         with ["clock", "token", "client", "lease", "value", "several"],
@@ -641,7 +641,7 @@ pub mod multi {
         ],
     );
 
-    /// Claims go, each from a name of its own; a batch.
+    /// Releases claims, each under a name of its own; a batch.
     pub const RELEASE: Script = script!(
         "multi/release",
         with ["wake", "value", "thin"],
@@ -651,11 +651,11 @@ pub mod multi {
     );
 }
 
-/// What is done to a name from outside, whatever its kind.
+/// Operations on a name from outside, whatever its kind.
 pub mod name {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// What a name holds; changes nothing.
+    /// Reads the holders of a name; changes nothing.
     pub const INSPECT: Script = script!(
         "name/inspect",
         with ["clock", "client", "value", "members", "standing", "listeners", "any"],
@@ -664,7 +664,7 @@ pub mod name {
         replies [Status::Found, Status::Free, Status::WrongKind],
     );
 
-    /// Tells who holds a name to let it go.
+    /// Asks the holders of a name to release it.
     pub const REVOKE: Script = script!(
         "name/revoke",
         with [
@@ -686,7 +686,7 @@ pub mod name {
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
     );
 
-    /// Who waits for a name in a queue; changes nothing.
+    /// Reads which claims wait in the queue of a name; changes nothing.
     pub const WAITERS: Script = script!(
         "name/waiters",
         with ["value"],
@@ -696,11 +696,11 @@ pub mod name {
     );
 }
 
-/// What a server has and is. These name no key: a deployment of several servers is asked one by one.
+/// What a server is, which keys it has, and what its user may do. These scripts name no key, so each of several servers is asked separately.
 pub mod server {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// A page of the keys that match; changes nothing.
+    /// Reads a page of the keys that match; changes nothing.
     pub const SCAN: Script = script!(
         "server/scan",
         with [],
@@ -709,7 +709,7 @@ pub mod server {
         replies [Status::Page],
     );
 
-    /// What the server is; changes nothing.
+    /// Reads the server's clock and its `INFO`; changes nothing.
     pub const DESCRIBE: Script = script!(
         "server/describe",
         with [],
@@ -718,7 +718,7 @@ pub mod server {
         replies [Status::Server],
     );
 
-    /// What the user may not do of what locks of all kinds have in common; changes nothing.
+    /// Reads which of the rights that locks of every kind need the user lacks; changes nothing.
     pub const RIGHTS: Script = script!(
         "server/rights",
         with ["messages"],
@@ -728,11 +728,11 @@ pub mod server {
     );
 }
 
-/// Who a client is.
+/// The labels of clients and the notes of claims, for people to read.
 pub mod client {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
-    /// Makes known who a client is, or what it says of a claim.
+    /// Stores the label of a client, or the note of a claim.
     pub const INTRODUCE: Script = script!(
         "client/introduce",
         with [],
@@ -741,7 +741,7 @@ pub mod client {
         replies [Status::Known],
     );
 
-    /// What a client has said of itself and of its claims; changes nothing.
+    /// Reads the labels of clients and the notes of their claims; changes nothing.
     pub const SAID: Script = script!(
         "client/said",
         with ["value"],
@@ -751,7 +751,7 @@ pub mod client {
     );
 }
 
-/// Every script there is.
+/// Every script.
 pub const ALL: &[&Script] = &[
     &lock::ACQUIRE,
     &lock::HEARTBEAT,

@@ -1,70 +1,72 @@
-/// What a script answers: the second field of every reply. The README of this folder says what each means.
+/// The status of a reply, its second field. The README of this folder lists the fields of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
     /// The claim holds; the reply carries its token.
     Granted,
-    /// Another claim holds; the reply carries the ms left to it.
+    /// Other claims hold or wait, or the name is in cooldown; the reply carries for how many ms more.
     Busy,
-    /// The server takes no part for a while, because it may have lost claims; the reply carries the ms until it does.
+    /// The server grants nothing for a while, because it may have lost claims; the reply carries the ms until it takes part again.
     Quarantined,
-    /// The claim waits in a queue; the reply carries its place, and that of an acquire the ms left to the holder before it.
+    /// The claim waits in a queue; the reply carries its place. To an acquire, and to a heartbeat of the first waiter, it also carries the ms until the
+    /// first of the holders' leases ends.
     Waiting,
-    /// The claim was to wait, but as many as may do; the reply carries how many.
+    /// The claim would have to wait, but the queue is full; the reply carries its length.
     QueueFull,
-    /// The claim would wait for another of its own owner.
+    /// The claim would wait for another claim of its own owner.
     WouldDeadlock,
-    /// The claim asks for more than there is at all; the reply carries how much that is.
+    /// The claim asks for more parts than there are; the reply carries how many there are.
     OverLimit,
-    /// There is more to do: the script is to be run again at once.
+    /// One run does not finish the work: the script must be run again at once.
     More,
-    /// The name is inflated: another script is to be run at once.
+    /// The name is inflated: the script for inflated names must be run at once.
     Inflated,
-    /// The claim holds and its lease has been armed.
+    /// The claim holds, and at least the ttl of its lease remains.
     Renewed,
     /// The claim holds, and the next token of the name on this server is larger than the one in the request.
     Raised,
-    /// The claim holds; the reply carries the ms left to it.
+    /// The claim holds; the reply carries the ms until its lease ends.
     Held,
-    /// The claim holds, is to leave, and is renewed no more.
+    /// The claim holds but is revoked; its lease is no longer extended.
     Revoked,
-    /// The claim held and is gone; the reply says whether the wake went out and what its owner still has.
+    /// The claim held or waited, and is removed; the reply says whether the server sent the messages, and how many claims its owner still has.
     Released,
-    /// The claim held and is gone, and the name is kept from others; the reply says whether the wake went out and for how long.
+    /// The claim held and is released, and its name is in cooldown; the reply says whether the server sent the messages, and for how many ms more the
+    /// cooldown lasts.
     Cooldown,
-    /// There was nothing to leave.
+    /// There was nothing to release; the reply says how many claims the owner has.
     NotHeld,
-    /// The claim is not there.
+    /// The claim, record, latch or label is not there.
     Gone,
-    /// The name holds another kind's data.
+    /// The name holds data of another kind, or one of its keys has another type.
     WrongKind,
-    /// The name is held; the reply says by whom.
+    /// The name is held; the reply lists the claims.
     Found,
-    /// A claim leads the name; the reply carries its token, the claim, the ms left to it, and what it has proclaimed.
+    /// A claim leads; the reply carries its token, the claim, the ms until its lease ends, and what it has proclaimed.
     Leader,
     /// Nobody holds the name.
     Free,
-    /// There is a queue, maybe an empty one; the reply carries its length and the claim's place in it.
+    /// The queue, which may be empty; the reply carries its length and the claim's place in it.
     Queued,
-    /// There is an end of the parts of a name; the reply carries how many there are, how many are taken, and how many claims wait.
+    /// The name is held or waited for; the reply carries how many parts there are, how many are taken, and how many claims wait.
     Limit,
-    /// The work of a name is done, or has failed; the reply carries what has come of it.
+    /// The work of a name is done or has failed, or a latch is not armed; the reply carries the outcome.
     Stored,
-    /// There is a latch; the reply carries how many of its counts are to come.
+    /// The latch is armed or open; the reply carries how many counts are missing. For a semaphore of Redisson's, how many permits are available.
     Counts,
-    /// Claims were told to leave; the reply says how many.
+    /// Claims are revoked, and their clients were told; the reply says how many claims.
     Told,
-    /// The client is known; the reply carries its label.
+    /// The label of a client, or the note of a claim.
     Known,
-    /// Claims that wait, in order.
+    /// The reply lists claims that wait, in order.
     Waiters,
-    /// Some of the server's keys; the reply carries where to go on.
+    /// The reply carries some of the server's keys, and the cursor of the next page.
     Page,
-    /// What the server is; the reply carries its clock and what it says of itself.
+    /// The reply carries the server's clock and the text of its `INFO`.
     Server,
-    /// What the user may not do; the reply lists it.
+    /// The reply lists what the user may not do.
     Rights,
-    /// A batch was run; the reply carries one outcome for each item: a status, or a list of it and its fields.
+    /// A batch was run; the reply carries one outcome for each item: a status, or a list of the status and its fields.
     Done,
 }
 
@@ -105,7 +107,7 @@ impl Status {
         Self::Done,
     ];
 
-    /// The word as it stands in a reply.
+    /// The word for it in a reply.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "GRANTED",
@@ -143,7 +145,7 @@ impl Status {
         }
     }
 
-    /// The status of a reply's second field; `None` for a word that is none.
+    /// Parses the second field of a reply; `None` if it is not a status.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL
             .iter()

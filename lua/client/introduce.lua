@@ -1,8 +1,8 @@
--- client/introduce: stores who a client is, or a note of one of its claims, for people who inspect a lock.
+-- client/introduce: stores the label of a client, or the note of one of its claims, for people who inspect a lock.
 --
 -- KEYS[1] client   the text, a string
 -- ARGV[1] request  echoed
--- ARGV[2] label    text for people; empty: deletes it
+-- ARGV[2] label    the text; empty: deletes it
 -- ARGV[3] ttl      of the text, ms
 -- REPLY KNOWN label
 -- PUBLISH nothing

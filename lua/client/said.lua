@@ -1,4 +1,4 @@
--- client/said: reads what clients have stored about themselves and their claims, one key per item. Changes nothing.
+-- client/said: reads the labels of clients and the notes of their claims; each item is one key. Changes nothing.
 --
 -- KEYS[i] client   a text, as written by client/introduce
 -- ARGV[1] request  echoed

@@ -1,5 +1,5 @@
--- election/prefer: the leader of a name chooses one of the waiters to be next. The leader goes on leading. When it releases, that waiter leads if
--- it is still alive. If the script runs again, or late, it only moves that waiter to the front, and only while the claim leads.
+-- election/prefer: moves the waiter that the leader of a name has chosen to the front of the queue. The leader goes on leading. When it releases,
+-- that waiter leads if it is still alive. A repeat or a late run does no more than this, and only while the claim leads.
 --
 -- KEYS[1] main        the value of one claim, or a marker, see shared/value
 -- KEYS[2] holders     ZSET: <flag><share>:<claim> -> when its lease ends, server ms

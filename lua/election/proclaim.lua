@@ -1,6 +1,6 @@
 -- election/proclaim: stores the value that the leader of a name proclaims, if the claim leads with that token, and tells the observers. Of several
 -- values of one term, the one with the largest number stays, so an old value that arrives late changes nothing. A repeat gives the same answer.
--- The name is inflated, so that the value expires and is deleted with the other keys of the name.
+-- Storing a value inflates the name, so that the value expires and is deleted with the other keys of the name.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
 -- KEYS[2] holders  ZSET: <flag><share>:<claim> -> when its lease ends, server ms

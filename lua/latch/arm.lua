@@ -4,7 +4,7 @@
 -- KEYS[1] main     the latch, see shared/latch
 -- KEYS[2] counted  ZSET: the ids that have counted, and an empty id, whose score is the ttl
 -- ARGV[1] request  echoed
--- ARGV[2] claim    of the one that arms it, for people
+-- ARGV[2] claim    the claim that arms it, shown to people
 -- ARGV[3] n        how many counts open it; 0: it is open at once
 -- ARGV[4] ttl      how long it lives after the last count, and how long it is known to be open, ms
 -- REPLY COUNTS left n own  the latch is armed or open: `left` of `n` counts are missing; own: 1 if this claim has armed it
@@ -22,7 +22,7 @@ if latch.state == 'armed' or latch.state == 'open' then
   return { ARGV[1], 'COUNTS', latch.left, latch.n, latch.claim == ARGV[2] and 1 or 0 }
 end
 local n, ttl = tonumber(ARGV[3]), tonumber(ARGV[4])
--- First the write that a full server may refuse. Then the other key is deleted: its ids have counted for an earlier latch.
+-- The write that a full server may refuse comes first. Then the other key is deleted, whose ids counted down an earlier latch.
 write_latch(KEYS[1], n, n, ARGV[2], ttl)
 redis.call('DEL', KEYS[2])
 if n > 0 then

@@ -11,7 +11,7 @@
 -- REPLY WRONG_KIND     the name holds something else
 -- PUBLISH channel: free, if it opens
 
--- Begins with a write that cannot grow, so that a full server accepts the writes that follow: work that is done must be counted.
+-- Begins with a write that cannot grow, so that a full server accepts the writes that follow: finished work must be counted.
 local latch, fault = read_latch(KEYS[1], KEYS[2], AS_A_WRITE)
 if fault then
   return fault
@@ -23,7 +23,7 @@ if latch.state ~= 'armed' and latch.state ~= 'open' then
   return { ARGV[1], 'GONE', latch.state }
 end
 if latch.state == 'armed' and redis.call('ZADD', KEYS[2], '0', ARGV[2]) == 1 then
-  -- Counted again each time: ids that the server has lost count as missing. The empty id is one of the members.
+  -- The ids are counted anew each time, so ids that the server has lost are missing again. The empty id is one of the members.
   latch.left = math.max(latch.n - redis.call('ZCARD', KEYS[2]) + 1, 0)
   write_latch(KEYS[1], latch.left, latch.n, latch.claim, tonumber(latch.ttl))
   if latch.left > 0 then

@@ -4,10 +4,10 @@
 -- KEYS[1] main     the latch, see shared/latch
 -- KEYS[2] counted  ZSET: the ids that have counted, and an empty id, whose score is the ttl
 -- ARGV[1] request  echoed
--- REPLY BUSY left foreign remaining                        it is armed and ends in `left` ms unless it is counted; foreign: 0; `remaining` counts are missing
--- REPLY STORED form value claim token at fingerprint left  it is not armed: form is text, and value open, ended or absent; claim armed it; left as
---                                                          returned by PTTL; the other fields have no meaning
--- REPLY WRONG_KIND                                            the name holds something else
+-- REPLY BUSY left foreign remaining                        armed: `remaining` counts are missing, and without one it ends in `left` ms; foreign: 0
+-- REPLY STORED form value claim token at fingerprint left  it is not armed: form is text, and value open, ended or absent; claim armed it, empty if
+--                                                          unknown; left as returned by PTTL; the other fields have no meaning
+-- REPLY WRONG_KIND                                         the name holds something else
 -- PUBLISH nothing
 
 local latch, fault = read_latch(KEYS[1], KEYS[2], AS_A_WRITE)

@@ -1,5 +1,5 @@
--- lock/acquire: grants a name to the claim if the name is free, if the share fits beside the holders, or if the claim's owner holds; otherwise the
--- claim may wait. A repeat by a holder extends its lease; a repeat by a waiter keeps its place. Only an owner that holds may overtake a live waiter.
+-- lock/acquire: grants a name to the claim if the name is free, if the share fits beside the holders, or if the claim's owner holds already. Otherwise
+-- the claim may wait. A repeat by a holder extends its lease; a repeat by a waiter keeps its place. Only an owner that holds overtakes live waiters.
 --
 -- KEYS[1] main          the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter       the last token drawn by any name of the slot
@@ -11,7 +11,7 @@
 -- ARGV[2] claim
 -- ARGV[3] ttl           of the lease, ms
 -- ARGV[4] floor         the largest token the caller has seen
--- ARGV[5] token         of the grant that this repeats, which then creates nothing; 0: no grant yet
+-- ARGV[5] token         of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
 -- ARGV[6] kind
 -- ARGV[7] share         x: all of the name; n: n parts; n/limit: n of `limit` parts
 -- ARGV[8] polled        1 if other claims of the client poll the name
@@ -42,7 +42,7 @@ end
 if not usable and name.foreign and share == 'x' and not name.reenters then
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]), 1 }
 elseif not usable then
-  -- The name belongs to another kind, but all of its claims may be dead.
+  -- The name belongs to another kind, but all of its claims may be dead: MORE if some have still to be removed.
   return { ARGV[1], name.more and 'MORE' or 'WRONG_KIND' }
 end
 local ends, flag = lease_of(name, share, claim)
@@ -73,7 +73,7 @@ settle(name)
 if granted then
   return { ARGV[1], 'GRANTED', granted, other_limit(name, share) }
 end
--- Comes before any refusal: some of the counted claims may be dead.
+-- MORE comes before any refusal: some of the claims that refuse this one may be dead.
 if name.more then
   return { ARGV[1], 'MORE' }
 end

@@ -1,6 +1,7 @@
--- lock/convert: replaces a claim that holds by a new one, without a gap: one of the same owner with another share, or one of the same client with
--- the same share. From all of the name to parts it always succeeds, and the first waiters that fit are granted too. To all of the name it succeeds
--- only if no other claim is there; otherwise it changes nothing. A repeat gives the same answer; a copy that arrives late finds neither claim.
+-- lock/convert: replaces a claim that holds by a new one, without a gap: one of the same owner with another share, or one of the same client with the
+-- same share. To parts of the name it always succeeds, and the first waiters that fit are granted too. To all of the name it succeeds only if no
+-- other claim is there, or if the owner holds all of it already; otherwise nothing is converted. A repeat gives the same answer; a late copy finds
+-- neither claim.
 --
 -- KEYS[1] main            the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter         the last token drawn by any name of the slot
@@ -20,11 +21,11 @@
 -- ARGV[9] old             the old claim
 -- ARGV[10] old_share
 -- ARGV[11] tombstone_ttl  of the old claim's tombstone, ms; 0: no tombstone, because every acquire of it was answered
--- REPLY GRANTED token the new claim holds, the old one does not
--- REPLY BUSY left   the old claim still holds, because others are there; the last of their leases ends in `left` ms
+-- REPLY GRANTED token  the new claim holds, and the old one no longer does
+-- REPLY BUSY left   the old claim still holds, because others are there; ms until the last lease of the name ends, the old claim's included
 -- REPLY MORE        one run does not finish the work: run it again at once
 -- REPLY REVOKED     the claim that holds is revoked; nothing is converted
--- REPLY GONE        neither claim holds
+-- REPLY GONE        neither claim holds, or the new one was released and must not hold again
 -- REPLY WRONG_KIND  the name holds data of another kind, or one of its keys has another type
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted
 

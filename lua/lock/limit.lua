@@ -1,5 +1,5 @@
--- lock/limit: reads how many parts a name has and how many are taken; with a limit, first sets the number of parts. No holder loses
--- its parts, and the first waiters that now fit are granted.
+-- lock/limit: reads how many parts a name has and how many are taken. With a limit, it first sets the number of parts: no holder
+-- loses its parts, and the first waiters that now fit are granted.
 --
 -- KEYS[1] main         the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter      the last token drawn by any name of the slot

@@ -1,4 +1,4 @@
--- lock/queue: reads how many claims wait for a name, and the place of one of them. Changes nothing.
+-- lock/queue: reads how many claims wait for a name, and the place of one of them; dead waiters are included. Changes nothing.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
 -- KEYS[2] queue    ZSET: <share>:<claim> -> its ticket

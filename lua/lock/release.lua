@@ -1,6 +1,6 @@
--- lock/release: removes the claim, whether it holds or waits, because its client cannot know which. Then the first waiters that fit are granted.
--- A claim that is released before its minimum hold time is over stays in cooldown for the rest. While an acquire or a conversion of
--- the claim is unanswered, the release leaves a tombstone, so that this request creates nothing if it is executed late.
+-- lock/release: removes the claim, whether it holds or waits, because its client cannot know which. Then it grants the name to the first waiters
+-- that fit. A claim that is released before its minimum hold time is over stays in cooldown for the rest of it. While an acquire or a conversion
+-- of the claim is unanswered, the release leaves a tombstone, so that the earlier request creates nothing if it is executed late.
 --
 -- KEYS[1] main            the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter         the last token drawn by any name of the slot
@@ -20,7 +20,7 @@
 -- ARGV[10] reenters       1 if an owner that holds may acquire again
 -- REPLY RELEASED told holds  told: 0 if the server refused a message, otherwise 1; holds: how many claims the owner still has
 -- REPLY COOLDOWN told left   it was the owner's last claim, and is in cooldown for `left` ms
--- REPLY MORE                 the claim is removed, but one run does not finish the work: run it again at once, which answers NOT_HELD or COOLDOWN
+-- REPLY MORE                 the claim is removed, but one run does not finish the work: run it again at once; the claim no longer holds
 -- REPLY NOT_HELD holds       there was nothing to release, or the lease had ended
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted; or channel: free, or kept, if a client polls the name
 
@@ -28,7 +28,7 @@ local claim, share = ARGV[2], ARGV[4]
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6] }
 name.kind, name.channel, name.floor, name.waiter_ttl = ARGV[3], ARGV[5], ARGV[8], tonumber(ARGV[9])
 name.reenters = ARGV[10] == '1'
--- Begins with a write that cannot grow: then a full server accepts the writes that follow.
+-- Begins with a write that cannot grow, so that a full server accepts the writes that follow.
 local readable, fault = read_name(name, true)
 if fault then
   return fault

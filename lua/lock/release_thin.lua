@@ -1,5 +1,5 @@
--- lock/release_thin: removes a claim whose acquires were all answered, if no other claim has come to its name. Names only the main
--- key. Wakes the name's pollers.
+-- lock/release_thin: releases a claim that holds alone and whose acquires were all answered, and wakes the name's pollers. Its only
+-- key is the main key.
 --
 -- KEYS[1] main      the value of one claim, or a marker, see shared/value
 -- ARGV[1] request   echoed

@@ -1,5 +1,5 @@
 -- lock/renew: extends the leases of claims that hold alone; each item is a name and a claim. Never creates: a claim that is not
--- there is gone. An error of one item, for example a key of another type, does not affect the others.
+-- there is gone. A key of another type makes only its own item GONE; any other error of the server fails the whole run.
 --
 -- KEYS[i] main       the value of one claim, or a marker, see shared/value
 -- ARGV[1] request    echoed
@@ -9,7 +9,7 @@
 -- ITEM RENEWED
 -- ITEM INFLATED  the name is inflated: run lock/renew_inflated instead
 -- ITEM REVOKED   the claim holds but is revoked; its lease is not extended
--- ITEM GONE      expired, deleted, or replaced by another claim
+-- ITEM GONE      expired, deleted, released, or replaced by another claim
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

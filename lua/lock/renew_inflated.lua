@@ -1,7 +1,7 @@
 -- lock/renew_inflated: extends the leases of claims whose names may be inflated; each item is a name and a claim. Never creates: a
--- claim that is not there is gone. An error of one item, for example a key of another type, does not affect the others. For an
--- inflated name it names only keys that exist, because a script that names a missing key is refused while a cluster moves the slot
--- to another node.
+-- claim that is not there is gone. A key of another type makes only its own item GONE; any other error of the server fails the whole
+-- run. For an inflated name, KEYS contains only keys that exist: while a cluster moves the slot to another node, it refuses a script
+-- that names a missing key.
 --
 -- KEYS[3i-2] main     the value of one claim, or a marker, see shared/value
 -- KEYS[3i-1] holders  ZSET: <flag><share>:<claim> -> when its lease ends, server ms

@@ -6,7 +6,7 @@
 -- REPLY HELD left   ms until the lease ends on the server; negative: it never ends
 -- REPLY INFLATED    the name is inflated: run lock/verify_inflated instead
 -- REPLY REVOKED     the claim holds but is revoked
--- REPLY GONE        expired, deleted, or replaced by another claim
+-- REPLY GONE        expired, deleted, released, or replaced by another claim
 -- PUBLISH nothing
 
 local value, fault = read_value(KEYS[1], AS_A_WRITE)

@@ -7,7 +7,7 @@
 -- ARGV[3] share     x: all of the name; otherwise a number of parts
 -- REPLY HELD left   ms until the lease ends on the server
 -- REPLY REVOKED     the claim holds but is revoked
--- REPLY GONE        expired, deleted, or replaced by another claim
+-- REPLY GONE        expired, deleted, released, or replaced by another claim
 -- PUBLISH nothing
 
 local name = { main = KEYS[1], holders = KEYS[2] }

@@ -1,6 +1,6 @@
--- multi/release: releases claims, each from a name of its own, if no other claim has come to that name, and wakes the pollers of each name. An
--- error of one item, for example a key of another type, does not affect the others. While an acquire of a claim is unanswered, its item
--- leaves a tombstone, so that the acquire creates nothing if it is executed late.
+-- multi/release: releases claims that hold alone, each under a name of its own, and wakes the pollers of each name. A key of another type makes
+-- only its own item NOT_HELD; any other error of the server fails the whole run. While an acquire of a claim is unanswered, its item leaves a
+-- tombstone, so that the acquire creates nothing if it is executed late.
 --
 -- KEYS[2i-1] main         the value of one claim, or a marker, see shared/value
 -- KEYS[2i] tombstone      lives for as long as an acquire of this claim may still arrive
@@ -20,7 +20,7 @@ local reply, mains = { ARGV[1], 'DONE' }, {}
 for i = 1, #KEYS / 2 do
   mains[i] = KEYS[2 * i - 1]
 end
--- First a read that a replica refuses, so that its data never looks like "not held".
+-- Begins with a read that counts as a write: a replica refuses it, so its data never looks like "not held".
 local _, fault = read_value(mains[1], AS_A_WRITE)
 if fault then
   return fault
@@ -31,7 +31,7 @@ for i, main in ipairs(mains) do
     reply[i + 2] = 'INFLATED'
   else
     if ARGV[4 * i + 1] ~= '0' then
-      -- First a write that cannot grow: then a full server accepts the writes that follow.
+      -- The first write cannot grow, so that a full server accepts the writes that follow.
       redis.call('DEL', KEYS[2 * i])
       redis.call('SET', KEYS[2 * i], '1', 'PX', ARGV[4 * i + 1])
     end

@@ -7,7 +7,7 @@
 -- KEYS[3] queue    ZSET: <share>:<claim> -> its ticket
 -- KEYS[4] state    HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
--- ARGV[2] claim    one of those that lose the name; for another library's, also hex: followed by two digits per byte
+-- ARGV[2] claim    one of the claims that lose the name; another library's may be given as `hex:` and two digits for each byte
 -- ARGV[3] channel  on which pollers of the name listen
 -- REPLY RELEASED told holds  told: 0 if the server refused the wake, otherwise 1; holds: 0
 -- REPLY NOT_HELD holds       the claim is not one of the name's claims; holds: 0

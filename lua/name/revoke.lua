@@ -1,12 +1,12 @@
--- name/revoke: asks the holders of a name to release it. Their claims hold until they are released or their leases end, and leases are
--- no longer extended. The client of each claim is told; a repeat tells it again.
+-- name/revoke: asks the holders of a name to release it. Their claims hold until they are released or their leases end, and the leases
+-- are no longer extended. The client of each claim is told; a repeat tells it again.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
 -- KEYS[2] holders  ZSET: <flag><share>:<claim> -> when its lease ends, server ms
 -- KEYS[3] queue    ZSET: <share>:<claim> -> its ticket
 -- KEYS[4] state    HASH: further data of holders and waiters, see shared/standing and shared/queue
 -- ARGV[1] request  echoed
--- REPLY TOLD claims  `claims` claims were revoked
+-- REPLY TOLD claims  `claims` claims are revoked
 -- REPLY FREE         nobody holds
 -- REPLY WRONG_KIND   the name holds no lock, or another library's lock, which cannot be revoked
 -- PUBLISH channel of each claim's client: revoked <claim>

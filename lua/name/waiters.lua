@@ -1,5 +1,4 @@
--- name/waiters: reads a part of the queue of a name, in order. It includes dead waiters that were not dropped yet. Changes
--- nothing.
+-- name/waiters: reads a part of the queue of a name, in order, including dead waiters that were not dropped yet. Changes nothing.
 --
 -- KEYS[1] main     the value of one claim, or a marker, see shared/value
 -- KEYS[2] queue    ZSET: <share>:<claim> -> its ticket

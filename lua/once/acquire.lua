@@ -1,5 +1,5 @@
--- once/acquire: if the work of a name is done, returns its outcome. Otherwise the claim should do it: lock/acquire, which follows in this
--- script, grants the name to the claim or tells it that another one holds. A repeat by a holder extends its lease.
+-- once/acquire: returns the outcome of the work of a name, if the work is done or has failed. Otherwise the claim should do it: lock/acquire,
+-- which follows in this script, grants the name to the claim or answers that another one holds. A repeat by a holder extends its lease.
 --
 -- KEYS[1] main          the value of one claim, or a marker, see shared/value
 -- KEYS[2] counter       the last token drawn by any name of the slot
@@ -12,7 +12,7 @@
 -- ARGV[2] claim
 -- ARGV[3] ttl           of the lease, ms
 -- ARGV[4] floor         the largest token the caller has seen
--- ARGV[5] token         of the grant that this repeats, which then creates nothing; 0: no grant yet
+-- ARGV[5] token         of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
 -- ARGV[6] kind
 -- ARGV[7] share         x: all of the name
 -- ARGV[8] polled        1 if other claims of the client poll the name
@@ -31,7 +31,7 @@
 -- REPLY REVOKED                the claim holds but is revoked; its lease is not extended
 -- REPLY GONE                   this claim was released and must not hold again, or does not hold with that token
 -- REPLY WRONG_KIND             the name holds data of another kind, or one of its keys has another type
--- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted: as in lock/acquire; kinds without a queue have none
+-- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted, as in lock/acquire; none for a kind without a queue
 
 if ARGV[5] == '0' then
   local record, fault = read_record(KEYS[7])

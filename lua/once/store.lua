@@ -1,6 +1,6 @@
--- once/store: the work of a name is done or has failed: if the claim holds with its token, stores the outcome, releases the claim and tells the
--- name's pollers. A claim that no longer holds stores nothing, because another may have done the work since. A repeat gives the same
--- answer while the record is there.
+-- once/store: stores the outcome of the work of a name, which is done or has failed, if the claim holds with its token; then releases the claim
+-- and tells the name's pollers. A claim that no longer holds stores nothing, because another may have done the work since; one that holds with
+-- another token stores nothing and is released. A repeat gives the same answer while the record is there.
 --
 -- KEYS[1] main            the value of one claim, or a marker, see shared/value
 -- KEYS[2] tombstone       lives for as long as a request of this claim may still arrive
@@ -15,7 +15,7 @@
 -- ARGV[8] fingerprint     of the request; empty: none
 -- ARGV[9] value
 -- REPLY RELEASED told holds  the outcome is stored and the claim released; told: 0 if the server refused a wake, otherwise 1; holds: 0
--- REPLY GONE                 nothing is stored: the claim did not hold with that token
+-- REPLY GONE                 nothing is stored: the claim did not hold with that token; it does not hold now
 -- PUBLISH channel: free, if a client polls the name
 
 -- Begins with a write that cannot grow, so that a full server accepts the writes that follow: work whose outcome is lost is done twice.

@@ -1,20 +1,20 @@
--- redisson/acquire: lets the claim hold a name of Redisson's that is free, or that its owner holds. Run again by a holder it arms the lease, and
--- does not count the claim a second time.
+-- redisson/acquire: grants a name of Redisson's to the claim if the name is free, or if the claim's owner holds it. A repeat by a holder extends
+-- the lease and does not count the claim a second time.
 --
--- KEYS[1] main       the owner that holds, as Redisson writes it, see shared/redisson
--- KEYS[2] claims     what is known of our claims
--- KEYS[3] tombstone  of a release that overtook this claim's acquire
--- KEYS[4] counter    of tokens: the last one drawn by any name of the slot, or Redisson's own of this name
+-- KEYS[1] main       Redisson's HASH: the owner that holds, see shared/redisson
+-- KEYS[2] claims     HASH: the data about our claims
+-- KEYS[3] tombstone  left by a release that overtook this claim's acquire
+-- KEYS[4] counter    the last token drawn by any name of the slot, or the one that Redisson has drawn for this name
 -- ARGV[1] request    echoed
 -- ARGV[2] claim
 -- ARGV[3] ttl        of the lease, ms
 -- ARGV[4] floor      the largest token the caller has seen
--- ARGV[5] token      of the grant that is repeated, which then creates nothing; 0 if none has been granted
+-- ARGV[5] token      of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
 -- ARGV[6] fenced     1 if the counter is Redisson's, which counts in ones
 -- REPLY GRANTED token
--- REPLY BUSY left    another owner holds, or this one is to let go; ms until its lease ends; negative: without end
--- REPLY REVOKED      the claim holds, is revoked, and is not armed again
--- REPLY GONE         this claim has left and must not come back, or it does not hold with that token
+-- REPLY BUSY left    another owner holds, the name is in cooldown, or the hold of this owner is revoked; ms until that ends; negative: without end
+-- REPLY REVOKED      the claim holds but is revoked; its lease is not extended
+-- REPLY GONE         this claim was released and must not hold again, or does not hold with that token
 -- REPLY WRONG_KIND   the name holds something else
 -- PUBLISH nothing
 

@@ -1,16 +1,17 @@
--- redisson/free: takes a name of Redisson's from its holder by force, whether or not the holder knows. Only if `claim` is what inspection shows, a
--- claim of the hold or its owner: nobody takes it from another than he meant. The clients of our claims are told, and whoever waits looks.
+-- redisson/free: takes a name of Redisson's from its holder by force, whether or not the holder is told. It does so only if `claim` is what
+-- redisson/inspect shows, a claim of the hold, or the owner, so that the caller never takes it from a holder that it did not mean. The clients
+-- of our claims are told, and waiters are woken.
 --
--- KEYS[1] main     the owner that holds, as Redisson writes it, see shared/redisson
--- KEYS[2] claims   what is known of our claims
+-- KEYS[1] main     Redisson's HASH: the owner that holds, see shared/redisson
+-- KEYS[2] claims   HASH: the data about our claims
 -- KEYS[3] queue    LIST: the owners that wait for an RFairLock, as Redisson writes it
 -- ARGV[1] request  echoed
--- ARGV[2] claim    one that is to lose the name, or the owner
--- ARGV[3] channel  where those who wait listen, Redisson's clients too; with the owner behind it, that of one who stands in the queue
--- REPLY RELEASED told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
--- REPLY NOT_HELD holds       the claim has no part in the name; holds: 0
+-- ARGV[2] claim    a claim of the hold, or the owner that holds
+-- ARGV[3] channel  on which waiters listen, Redisson's clients too; followed by an owner, the channel of a waiter in the queue
+-- REPLY RELEASED told holds  told: 0 if the server refused the wake, otherwise 1; holds: 0
+-- REPLY NOT_HELD holds       `claim` is neither a claim of the hold nor its owner; holds: 0
 -- REPLY WRONG_KIND           the name holds something else
--- PUBLISH channel: 0; channel:<owner>: 0, to the first 256 in the queue, of whom some may be dead; channel of each claim's client: gone <claim>
+-- PUBLISH channel: 0; channel:<owner>: 0, to the first 256 in the queue, some of which may be dead; channel of each claim's client: gone <claim>
 
 local fault = select(2, read_field(KEYS[1], 'none', true))
 if fault then

@@ -1,13 +1,13 @@
--- redisson/inspect: who holds a name of Redisson's, for people. Changes nothing.
+-- redisson/inspect: reads the holder of a name of Redisson's, for people. Changes nothing.
 --
--- KEYS[1] main     the owner that holds, as Redisson writes it, see shared/redisson
--- KEYS[2] claims   what is known of our claims
+-- KEYS[1] main     Redisson's HASH: the owner that holds, see shared/redisson
+-- KEYS[2] claims   HASH: the data about our claims
 -- KEYS[3] queue    LIST: the owners that wait for an RFairLock, as Redisson writes it
 -- ARGV[1] request  echoed
--- ARGV[2] channel  where those who wait listen, Redisson's clients too
+-- ARGV[2] channel  on which waiters listen, Redisson's clients too
 -- ARGV[3] kind
--- REPLY FOUND kind token waiters claims limit  one claim: ours that began the hold, or the owner alone; `token` is empty of a hold of others
--- REPLY FREE waiters  nobody holds; so many owners wait in the queue and so many clients listen for a wake; negative: the server does not say
+-- REPLY FOUND kind token waiters claims limit  one claim: the one of ours that began the hold, or else the owner; then token is empty
+-- REPLY FREE waiters  nobody holds; waiters: owners in the queue plus clients that listen for a wake; negative: the server does not say
 -- REPLY WRONG_KIND    the name holds something else
 -- PUBLISH nothing
 

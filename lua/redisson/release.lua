@@ -1,19 +1,19 @@
--- redisson/release: the claim goes, and with its owner's last one the name is free, or stands as that of a claim that has left for the rest of
--- the shortest time to hold. While an acquire of the claim is unanswered the release makes a tombstone, so that it, executed late, creates
--- nothing.
+-- redisson/release: releases the claim. With the owner's last claim the name becomes free, or goes into cooldown until the longest minimum hold
+-- time of the owner's claims is over. While an acquire of the claim is unanswered, the release leaves a tombstone, so that the acquire creates
+-- nothing if it is executed late.
 --
--- KEYS[1] main            the owner that holds, as Redisson writes it, see shared/redisson
--- KEYS[2] claims          what is known of our claims
--- KEYS[3] tombstone       its life is the last time a request of this claim may arrive
+-- KEYS[1] main            Redisson's HASH: the owner that holds, see shared/redisson
+-- KEYS[2] claims          HASH: the data about our claims
+-- KEYS[3] tombstone       lives for as long as a request of this claim may still arrive
 -- ARGV[1] request         echoed
 -- ARGV[2] claim
--- ARGV[3] channel         where those who wait listen, Redisson's clients too
--- ARGV[4] cooldown        for how long the name is kept from others, ms
--- ARGV[5] tombstone_ttl   of the tombstone, ms; 0: every acquire was answered, no tombstone
--- REPLY RELEASED told holds  told: 1 unless the server refused a message; holds: how often the owner still holds
--- REPLY COOLDOWN told left   it was the owner's last, and the name is kept for `left` ms
--- REPLY NOT_HELD holds       nothing was there to release, or its lease had ended
--- PUBLISH channel: 0
+-- ARGV[3] channel         on which waiters listen, Redisson's clients too
+-- ARGV[4] cooldown        how long the name stays unavailable, ms
+-- ARGV[5] tombstone_ttl   ttl of the tombstone, ms; 0: no tombstone, because every acquire was answered
+-- REPLY RELEASED told holds  told: 0 if the server refused a message, otherwise 1; holds: how often the owner still holds
+-- REPLY COOLDOWN told left   it was the owner's last claim, and the name is in cooldown for `left` ms
+-- REPLY NOT_HELD holds       there was nothing to release, or the lease had ended
+-- PUBLISH channel: 0, after the owner's last claim
 
 local claim, owner = ARGV[2], owner_of(ARGV[2])
 local known, fault = read_claim(KEYS[1], KEYS[2], claim, true)

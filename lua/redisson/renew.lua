@@ -1,15 +1,15 @@
--- redisson/renew: arms the leases of claims that hold names of Redisson's, each item a name and a claim. Never creates: a claim that is not
--- there is gone. What one item meets changes nothing for the others.
+-- redisson/renew: extends the leases of claims that hold names of Redisson's; each item is a name and a claim. Never creates: a claim that is not
+-- there is gone. A key of another type makes only its own item GONE; any other error of the server fails the whole run.
 --
--- KEYS[2i-1] main    the owner that holds, as Redisson writes it, see shared/redisson
--- KEYS[2i] claims    what is known of our claims
+-- KEYS[2i-1] main    Redisson's HASH: the owner that holds, see shared/redisson
+-- KEYS[2i] claims    HASH: the data about our claims
 -- ARGV[1] request    echoed
 -- ARGV[2i] claim
 -- ARGV[2i+1] ttl     of the lease, ms
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
--- ITEM REVOKED   the claim holds, is revoked, and is not armed again
--- ITEM GONE      expired, deleted, or somebody else's
+-- ITEM REVOKED   the claim holds but is revoked; its lease is not extended
+-- ITEM GONE      expired, deleted, or replaced by another claim
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

@@ -1,12 +1,12 @@
--- redisson/revoke: tells the claims that hold a name of Redisson's to let it go. They hold until they leave or their leases end, and are renewed
--- no more; their clients are told. Redisson has no word for it, so its own holders cannot be told. Run again it tells them again.
+-- redisson/revoke: asks our claims that hold a name of Redisson's to release it. They hold until they are released or their leases end, and the
+-- leases are no longer extended. The client of each claim is told; a repeat tells it again. Redisson cannot revoke, so its holders cannot be asked.
 --
--- KEYS[1] main     the owner that holds, as Redisson writes it, see shared/redisson
--- KEYS[2] claims   what is known of our claims
+-- KEYS[1] main     Redisson's HASH: the owner that holds, see shared/redisson
+-- KEYS[2] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
--- REPLY TOLD claims  so many claims were revoked
+-- REPLY TOLD claims  `claims` claims are revoked
 -- REPLY FREE         nobody holds
--- REPLY WRONG_KIND   a client of Redisson's holds, or the name holds something else
+-- REPLY WRONG_KIND   no claim of ours holds: a client of Redisson's does, the name is in cooldown, or it holds something else
 -- PUBLISH channel of each claim's client: revoked <claim>
 
 local fault = select(2, read_field(KEYS[1], 'none', true))

@@ -1,12 +1,12 @@
--- redisson/verify: asks whether the claim holds a name of Redisson's. Changes nothing.
+-- redisson/verify: checks whether the claim holds a name of Redisson's. Changes nothing.
 --
--- KEYS[1] main     the owner that holds, as Redisson writes it, see shared/redisson
--- KEYS[2] claims   what is known of our claims
+-- KEYS[1] main     Redisson's HASH: the owner that holds, see shared/redisson
+-- KEYS[2] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
 -- REPLY HELD left  ms until the lease ends on the server; negative: without end
--- REPLY REVOKED    the claim holds and is revoked
--- REPLY GONE       expired, deleted, or somebody else's
+-- REPLY REVOKED    the claim holds but is revoked
+-- REPLY GONE       expired, deleted, or replaced by another claim
 -- PUBLISH nothing
 
 local known, fault = read_claim(KEYS[1], KEYS[2], ARGV[2], true)

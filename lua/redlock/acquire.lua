@@ -2,10 +2,10 @@
 -- that has been up for less than the longest ttl may have lost claims that are still valid, so it grants nothing. A repeat
 -- by the holder extends the lease.
 --
--- The client proposes the same token to all servers. A server gives that token if its own next token is not larger and the proposal is
--- at most a second, or half the longest ttl if that is less, ahead of its clock; otherwise it gives its own next token. So servers
--- with similar clocks and counters give the same token. A server that restarts without its data has, by the time it takes part again, a
--- clock beyond every proposal that it gave before.
+-- The client proposes the same token to all servers. A server grants with that token if its own next token is not larger and the proposal
+-- is at most a second, or half the longest ttl if that is less, ahead of its clock; otherwise it takes its own next token. So servers with
+-- similar clocks and counters grant with the same token. When a server that restarted without its data takes part again, its clock is past
+-- every proposal that it accepted before.
 --
 -- KEYS[1] main       the value of one claim, see shared/value
 -- KEYS[2] counter    the last token drawn by any name of the slot on this server, or written back to it
@@ -16,7 +16,7 @@
 -- ARGV[4] proposal   the token that the caller proposes to all servers
 -- ARGV[5] longest    the longest ttl that any client uses, ms
 -- ARGV[6] polled     1 if other claims of the client poll the name
--- REPLY GRANTED token      this server's token: the grant takes that of a majority, or writes the largest one back
+-- REPLY GRANTED token      this server's token: the grant has the token of a majority, or the client writes the largest one back
 -- REPLY BUSY left foreign  ms until the holder's lease ends; negative: it never ends; foreign: 1 if another library holds
 -- REPLY QUARANTINED left   ms until this server takes part again
 -- REPLY REVOKED            the claim holds but is revoked; its lease is not extended
@@ -24,7 +24,7 @@
 -- REPLY WRONG_KIND         the name holds data of another kind
 -- PUBLISH nothing
 
--- How far ahead of the clock a proposal may be at most, µs.
+-- The most by which a proposal may be ahead of the clock, µs.
 local FOLLOWED = 1000000
 
 local value, fault = read_value(KEYS[1], 'GET')

@@ -6,7 +6,7 @@
 -- KEYS[2] counter  the last token drawn by any name of the slot on this server, or written back to it
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
--- ARGV[3] token    the largest of a majority
+-- ARGV[3] token    the largest that a majority granted
 -- REPLY RAISED   the claim holds, and the next token here is larger
 -- REPLY REVOKED  the claim holds but is revoked; nothing is written
 -- REPLY GONE     expired, deleted, or replaced by another claim; nothing is written

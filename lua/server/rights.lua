@@ -1,11 +1,11 @@
--- server/rights: checks which rights this user lacks, of those that locks of all kinds need. Changes nothing.
+-- server/rights: reads which of the rights that locks of every kind need this user lacks. Changes nothing.
 --
 -- ARGV[1] request  echoed
 -- ARGV[2] main     a key of a name
 -- ARGV[3] wake     the channel on which pollers of the name learn of a release
 -- ARGV[4] grant    the channel on which waiters learn of their grant
 -- ARGV[5] client   the channel on which a client learns that its holds are revoked or gone
--- REPLY RIGHTS missing  {command, key or channel}…, or {command} alone; always empty before 7.0, which cannot be asked
+-- REPLY RIGHTS missing  {command, key or channel}…, or {command} alone; always empty before Redis 7.0, which cannot be asked
 -- PUBLISH nothing
 
 local missing, ask = {}, redis.acl_check_cmd

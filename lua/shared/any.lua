@@ -1,7 +1,8 @@
 -- shared/any: reads every claim under a name for people, whatever its kind, including those of other libraries.
 
--- Whether the key, which read_standing took for another type, is a lock of Redisson: a HASH with a field `<uuid>:<thread id>` per holder, followed
--- by `:write` for a writer, and a field `mode` for read-write locks. The second value is an error of the server. A large HASH is regarded as data.
+-- Whether the main key, which read_standing found to have another type, is a lock of Redisson: a HASH with a field `<uuid>:<thread id>` for each
+-- holder, followed by `:write` for a writer, and a field `mode` for a read-write lock. A HASH of 1,000 fields or more is taken for data. The second
+-- value is any other error of the server.
 local function read_redisson(name)
   local length = redis.pcall('HLEN', name.main)
   if type(length) ~= 'number' then

@@ -1,7 +1,7 @@
 -- shared/enter: acquires a name that has been read, see shared/queue.
 
--- Reads `name` for an acquisition. If nobody holds or waits, deletes what is left of it, whatever its kind was. Returns whether
--- the name can be used for its kind. The second value is any other error of the server, to be returned as it is.
+-- Reads `name` for an acquisition. If nobody holds or waits, deletes what is left of the name, whatever its kind was. Returns whether
+-- the name can be used for the caller's kind. The second value is any other error of the server, to be returned as it is.
 local function read_for(name, as_a_write)
   local readable, fault = read_name(name, as_a_write)
   if readable and name.found ~= name.kind and name.waits and not is_taken(name) then

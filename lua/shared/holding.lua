@@ -14,7 +14,7 @@ local function left_of(name)
   return math.max(tonumber(last[2] or 0) - name.now, 0)
 end
 
--- The end of the lease of `claim` with this share, 0 if it is not under the name; and its flag.
+-- When the lease of `claim` with this share ends, server ms, 0 if the claim is not under the name; and, if it is, its flag.
 local function lease_of(name, share, claim)
   local alone = name.alone
   if alone then
@@ -40,7 +40,7 @@ local function token_of(name, share, claim)
   return shared and name.token or own(name, claim, 0)
 end
 
--- Whether `owner` holds all of `name` and may acquire it again.
+-- Whether `owner` holds all of `name` and may acquire it again: its kind allows that, and the hold is not revoked.
 local function lets_in(name, owner)
   return name.reenters and name.owner == owner and not name.revoked
 end

@@ -1,7 +1,7 @@
--- shared/latch: a latch, which opens after it has been counted down often enough. Its main key is a string in the format of one claim, see
--- shared/value: `latch <left>/<n> <claim> 0`. `left` of its `n` counts are missing, 0: it is open; `claim` armed it. While it is armed,
--- `counted` is a ZSET: the ids that have counted, and an empty id, whose score is the latch's ttl in ms. That key lives for twice the ttl, so
--- that a latch that has ended differs from one that was never armed.
+-- shared/latch: a latch, which opens after enough counts. Its main key is a string in the format of one claim, see shared/value:
+-- `latch <left>/<n> <claim> 0`. `left` of its `n` counts are missing, 0: it is open; `claim` armed it. While it is armed, `counted` is a ZSET:
+-- the ids that have counted, and an empty id, whose score is the latch's ttl in ms. That key lives for twice the ttl, so that a latch that has
+-- ended can be told from one that was never armed.
 
 -- The latch at `main`; nil if the name or `counted` holds something else. Its `state` is absent, armed, open, or ended: no count came for its ttl, or
 -- one of its keys was lost. The second value is any other error of the server, to be returned as it is. `command` reads the main key.

@@ -1,6 +1,6 @@
--- shared/leader: who leads a name, and what it has proclaimed. Fields of `state`, see shared/standing: `proclaimed` -> `<term> <number> <server ms>`:
--- the leader of that term has proclaimed its `number`th value, and its first value at that server time; `label`, of its
--- client; and `value`. If the term is not that of the present leader, these fields have no meaning.
+-- shared/leader: who leads a name, and what it has proclaimed, in three fields of `state`, see shared/standing. `proclaimed` is
+-- `<term> <number> <server ms>`: the leader of that term has proclaimed its `number`th value, and its first value at that server time. `label` is
+-- that of its client, and `value` the proclaimed value. If the term is not that of the present leader, these fields have no meaning.
 
 -- The claim that leads `name`, which has been read, and for how long, ms (negative: without end); nil if nobody leads. Claims that take
 -- all of a name follow one another, so of several claims the one that ends last is the live one.
@@ -17,8 +17,8 @@ local function leading(name)
   end
 end
 
--- What the leader of `name` has proclaimed: number, time, label and value; '0', '0' and empty ones if nothing. Nil if the key has
--- another type; the second value is any other error of the server, to be returned as it is.
+-- What the leader of `name` has proclaimed: number, time, label and value; '0', '0', '' and '' if it has proclaimed nothing. Nil if the
+-- key has another type; the second value is any other error of the server, to be returned as it is.
 local function proclaimed(name)
   local found = name.inflated and redis.pcall('HMGET', name.state, 'proclaimed', 'label', 'value') or {}
   if found.err then

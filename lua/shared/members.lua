@@ -22,8 +22,8 @@ local function own_field(name, claim)
   return string.format('o:%s', name.reenters and owner_of(claim) or claim)
 end
 
--- The token and the number of the claims that are counted together with `claim`, which takes parts. `more` is added to that number, and the
--- claims keep their token, or get the given one.
+-- The token and the number of the claims that are counted together with `claim`, which takes parts. Adds `more` to that number. The claims
+-- keep their token; if there were none, the token is the given one.
 local function own(name, claim, more, token)
   local field = own_field(name, claim)
   local found = redis.pcall('HGET', name.state, field) or ''
@@ -44,9 +44,9 @@ local function own(name, claim, more, token)
   return token, count
 end
 
--- Extends the life of the keys of the inflated `name`. They are armed together, the marker last, so that it expires last; a
--- `holders` key that was just created expires with the marker. Renewals do not arm the queue, and renewals of claims of all of the name do not
--- arm the state, so these keys may expire before the marker.
+-- Extends the life of the keys of the inflated `name`. All are extended together, the marker last, so that it expires last; a `holders` key that
+-- was just created expires with the marker. Renewals do not extend the queue, nor, for claims that take all of the name, the state. So these
+-- keys may expire before the marker.
 local function keep(name)
   local life, least = math.max(MEMORY, name.longest or 0), name.waits and name.queue or (name.parts or 0) > 0 and name.state
   local keys = name.emptied and { name.holders, name.main }

@@ -1,5 +1,5 @@
 -- shared/record: the outcome of the work of a name, a HASH that expires. Its fields: `form`, `text` or `hex` for a result, `failed` if
--- there is none; `value`, the result in that form; `claim` and `token` of the one that did the work; `at`, the server's ms when it was stored;
+-- there is none; `value`, the result in that form; `claim`, which did the work, and its `token`; `at`, when it was stored, server ms;
 -- `fingerprint` of the request, empty if it has none.
 
 -- The record at `key`: its fields in this order, and how long it is still stored, ms; false if there is none, nil if the key has another type. The

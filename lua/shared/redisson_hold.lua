@@ -1,8 +1,8 @@
--- shared/redisson_hold: counts claims of ours in a name of Redisson's, see shared/redisson.
+-- shared/redisson_hold: counts our claims in a name of Redisson's, see shared/redisson.
 
 -- Counts `claim` for its owner, unless it is counted already, and makes the lease last for at least `ttl` ms. `known` is what read_claim returns.
--- The first claim of a hold draws a token from `counter`, by which it goes as `source`: `token`, or `fenced` if the counter is that of an
--- RFencedLock. Returns the token of the claim.
+-- The first claim of a hold draws a token from `counter`. `source` is the field that stores it: `token`, or `fenced` if the counter is that of
+-- an RFencedLock. Returns the token of the claim.
 local function hold(main, claims, counter, claim, known, source, floor, ttl)
   local token = known[source]
   if not known.own then

@@ -1,7 +1,7 @@
--- shared/redisson_latch: the key of Redisson's RCountDownLatch, a string: how many counts are missing. The last count deletes it, so that a latch that
--- is open and one that was never set are one and the same.
+-- shared/redisson_latch: the main key of Redisson's RCountDownLatch, a string: how many counts are missing. The last count deletes it, so a latch that
+-- is open and a latch that was never set look the same.
 
--- How many counts are missing, 0 if there is no latch; nil if the key holds something else. The second value is any other error of the server, to be
+-- How many counts are missing, 0 if there is no key; nil if the key holds something else. The second value is any other error of the server, to be
 -- returned as it is.
 local function read_counts(main)
   local value, fault = read_value(main, AS_A_WRITE)

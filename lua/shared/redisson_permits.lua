@@ -1,26 +1,26 @@
--- shared/redisson_permits: the permits of Redisson's RSemaphore and RPermitExpirableSemaphore. `main` is a string, how many are available, which Redisson
--- alone writes too. The permits of our claims have ends, server's ms, in the ZSET `ends`: of an RSemaphore, which has no ends, a key of ours with one member
--- for each claim, the claim; otherwise (`leased`) Redisson's own with one member for each permit, 16 raw bytes.
+-- shared/redisson_permits: the permits of Redisson's RSemaphore and RPermitExpirableSemaphore. `main` is Redisson's key for both, a string: the number
+-- of available permits. The ends of our claims' permits, server ms, are in the ZSET `ends`. In Redisson the permits of an RSemaphore do not end, so
+-- `ends` is a key of ours: claim -> end. Otherwise (`leased`) it is Redisson's own: a permit, 16 raw bytes -> end.
 --
--- `claims`, a HASH of ours beside it: each claim that holds -> `<permits> <token><flags>`, flags: `r` revoked, `c` in cooldown; and each raw
--- member that is ours -> its claim. Without `main` there is no semaphore, and what is known of its claims is forgotten.
+-- `claims` is a HASH of ours beside it: each claim that holds -> `<permits> <token><flags>`, with the flags `r`, revoked, and `c`, in cooldown;
+-- and each leased permit of ours -> its claim. Without `main` there is no semaphore, and the data about its claims is deleted.
 
--- How long what is known of our claims is stored, ms: until somebody asks for permits of claims that have ended. A year.
+-- How long the data about our claims is stored, ms: a year. A later request finds the claims that have ended there, and gives their permits back.
 local KEPT = 31536000000
 
--- The bytes that these hex digits stand for: Java shows its permits by them.
+-- The bytes that these hex digits stand for. Java shows a permit by such digits.
 local function bytes_of(hex)
   return (string.gsub(hex, '%x%x', function(byte)
     return string.char(tonumber(byte, 16))
   end))
 end
 
--- The members of `ends` for a claim that takes so many permits.
+-- The members of `ends` for a claim that takes this number of permits.
 local function members_of(claim, permits, leased)
   if not leased then
     return { claim }
   end
-  -- The digits that differ from claim to claim, and the number of the permit.
+  -- Each member has the digits that differ from claim to claim, the first digits of the client, and the number of the permit.
   local client, digits = string.match(claim, '^(%x%x%x%x%x%x%x%x).*/(%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x)$')
   local members = {}
   for i = 1, permits do
@@ -29,8 +29,8 @@ local function members_of(claim, permits, leased)
   return members
 end
 
--- How many permits are available, false if there is no semaphore; nil if a key holds something else. The second value is any other error of
--- the server, to be returned as it is.
+-- How many permits are available; false if there is no semaphore, and then deletes the data about its claims; nil if a key holds something else. The
+-- second value is any other error of the server, to be returned as it is.
 local function read_permits(main, ends, claims, leased)
   local value, fault = read_value(main, AS_A_WRITE)
   local kinds = { redis.call('TYPE', ends).ok, redis.call('TYPE', claims).ok }
@@ -47,9 +47,9 @@ local function read_permits(main, ends, claims, leased)
   return value and tonumber(value)
 end
 
--- What is known of `claim` at `now`, server's ms, false if nothing is: its `members`, `permits`, `token`, `flags`, and how much time is `left`: none
--- if it has ended, or if leased permits lack a member; `there`: how many of its members have an end. Permits without leases whose end is lost are still
--- taken: their claim holds, and a renewal gives it an end.
+-- The hold of `claim` at `now`, server ms, or false: its `members`, `permits`, `token` and `flags`; `left`, ms until it ends, 0 if it has ended or if
+-- one of its leased permits is no longer in `ends`; and `there`, how many of its members are in `ends`. If an RSemaphore's claim is not in `ends`,
+-- that key was lost: the claim still holds, and a renewal gives it an end.
 local function hold_of(ends, claims, claim, leased, now)
   local permits, token, flags = string.match(redis.call('HGET', claims, claim) or '', '^([1-9]%d*) (%d+)(%l*)$')
   if not permits then
@@ -64,8 +64,8 @@ local function hold_of(ends, claims, claim, leased, now)
   return hold
 end
 
--- Gives back the permits of these members that are still taken. Returns how many are available then, in text, or nil if that is as before. The permits
--- that are taken are in Redisson's `ends` if they are leased, otherwise in `claims`.
+-- Gives back the permits of these members that are still taken: leased permits are taken while they are in `ends`, others while their claim is in
+-- `claims`. Returns how many are then available, as text; nil if none was given back.
 local function give_back(main, ends, claims, members, leased)
   local permits = 0
   for _, member in ipairs(members) do

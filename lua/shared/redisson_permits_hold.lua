@@ -1,6 +1,7 @@
--- shared/redisson_permits_hold: how a claim takes permits of a semaphore of Redisson's and goes on to hold them, see shared/redisson_permits.
+-- shared/redisson_permits_hold: takes permits of a semaphore of Redisson's for a claim, and extends its lease, see shared/redisson_permits.
 
--- How many of the permits that a claim asks for are not taken for it yet. If `claims` is lost, a repeated acquire finds their ends.
+-- How many of the permits that a claim asks for it has not taken yet. Some may be taken already: a repeated acquire finds their ends even if the key
+-- `claims` was lost.
 local function untaken(ends, members, permits, leased)
   for _, score in ipairs(redis.call('ZMSCORE', ends, unpack(members))) do
     permits = permits - (score and (leased and 1 or permits) or 0)
@@ -8,7 +9,8 @@ local function untaken(ends, members, permits, leased)
   return permits
 end
 
--- Takes the `missing` ones of the permits of `claim`, which are available. Returns what is known of the claim then.
+-- Takes for `claim` those of its permits that are `missing`, which must be available. Returns the hold, with the fields that
+-- arm_permits reads.
 local function take_permits(main, claims, claim, permits, missing, token, leased)
   redis.call('INCRBY', main, string.format('%.0f', 0 - missing))
   redis.call('HSET', claims, claim, table.concat({ string.format('%.0f', permits), ' ', token }))
@@ -19,7 +21,7 @@ local function take_permits(main, claims, claim, permits, missing, token, leased
   return { members = members, left = 0 }
 end
 
--- Makes `hold` last for `ttl` ms from `now` at least.
+-- Makes `hold` last for at least `ttl` ms from `now`.
 local function arm_permits(main, ends, claims, hold, leased, ttl, now)
   for _, member in ipairs(hold.left < ttl and hold.members or {}) do
     redis.call('ZADD', ends, string.format('%.0f', now + ttl), member)

@@ -1,6 +1,6 @@
--- shared/redisson_permits_shown: how Java shows a permit of a semaphore of Redisson's that has an end.
+-- shared/redisson_permits_shown: the id by which Java shows a permit of an RPermitExpirableSemaphore.
 
--- The digits for these bytes, two for each.
+-- The hex digits of these bytes, two for each.
 local function hex_of(bytes)
   return (string.gsub(bytes, '.', function(byte)
     return string.format('%02x', string.byte(byte))

@@ -1,11 +1,11 @@
--- shared/redisson_queue: who waits for a name of Redisson's RFairLock. `queue` is a LIST of the owners in order. `timeouts` is a ZSET: owner ->
--- the epoch ms from which on nobody waits for this owner any more once it is the first. Each client of Redisson takes its own clock; we
--- take the server's. `places` is a HASH of ours: owner -> its claim that stands in the queue, the one that asked last.
+-- shared/redisson_queue: the queue of Redisson's RFairLock. `queue` is a LIST of the owners that wait, in order. `timeouts` is a ZSET: owner -> the
+-- epoch ms after which the others no longer wait for this owner once it is first. Clients of Redisson take these times from their own clocks;
+-- we take them from the server's. `places` is a HASH of ours: owner -> its claim that waits, the one that asked last.
 
 local MOST = 256 -- How many owners one run drops or moves forward at most.
 
--- The first in the queue of `line`, after dropping those whose time is over and those in one of the two keys only; false if nobody waits; nil if a
--- key has another type. The second value is any other error of the server, to be returned as it is. With `writes`, it begins with a write.
+-- The first owner in the queue of `line`, after dropping owners whose time is over or that are in only one of the two keys; false if nobody waits;
+-- nil if a key has another type. The second value is any other error of the server, to be returned as it is. With `writes`, it begins with a write.
 local function first_of(line, writes)
   local places = writes and { 'HDEL', line.places, 'lockkeeper.none' } or { 'HLEN', line.places }
   for _, read in ipairs({ places, { 'LLEN', line.queue }, { 'ZCARD', line.timeouts } }) do
@@ -36,7 +36,7 @@ local function first_of(line, writes)
   return first
 end
 
--- The channel on which the waiter of `owner` is told that its turn may have come.
+-- The channel that tells the waiter of `owner` that its turn may have come.
 local function channel_to(channel, owner)
   return string.format('%s:%s', channel, owner)
 end
@@ -47,7 +47,7 @@ local function place_in(line, owner)
   return place and place + 1 or nil
 end
 
--- Takes `owner` out of the queue. Those behind it no longer wait for it, for `wait` ms.
+-- Removes `owner` from the queue. The owners behind it no longer have to wait for it, so their times come `wait` ms earlier.
 local function leave(line, owner, wait)
   local rank = redis.call('ZRANK', line.timeouts, owner)
   local behind = rank and redis.call('ZRANGE', line.timeouts, rank + 1, rank + MOST, 'WITHSCORES') or {}
@@ -59,8 +59,8 @@ local function leave(line, owner, wait)
   redis.call('HDEL', line.places, owner)
 end
 
--- Lets `claim` stand in the queue for its owner, which keeps its place, or joins the end and is waited for until `wait` ms after the last one,
--- or after the lease, which ends in `left` ms. Returns its place; nil if `limit` wait already (negative: any number), and how many wait.
+-- Lets `claim` wait for its owner, which keeps its place or joins the end. Its time is then `wait` ms after that of the last owner or, in an empty
+-- queue, after the lease, which ends in `left` ms. Returns its place; or nil and how many wait, if that is `limit` already (negative: no limit).
 local function stand_in(line, claim, wait, limit, left)
   local owner = owner_of(claim)
   local place = place_in(line, owner)

@@ -1,7 +1,7 @@
--- shared/redisson_reads: which reads of a name of Redisson's RReadWriteLock have a lease, see shared/redisson_rwlock.
+-- shared/redisson_reads: finds out whether any reader of Redisson's RReadWriteLock still has a lease, see shared/redisson_rwlock.
 
--- Whether one of those that read at `main` still has a lease. Redisson writes a key for each: their names follow from `timeout`, the first one of `owner`,
--- and are not in KEYS, as in Redisson's unlock. Where more than 256 would have to be looked up, one is taken to have a lease.
+-- Whether any read that is counted at `main` still has a lease. Redisson writes one key for each read. Their names are derived from `timeout`, the
+-- first such key of `owner`, and are not in KEYS, as in Redisson's own unlock script. If more than 256 keys had to be checked, the answer is yes.
 local function is_read(main, timeout, owner)
   local prefix = string.sub(timeout, 1, -#string.format('%s:rwlock_timeout:1', owner) - 1)
   local counts = redis.call('HLEN', main) <= 256 and redis.call('HGETALL', main) or {}

@@ -1,25 +1,26 @@
--- shared/redisson_rwlock: the key of Redisson's RReadWriteLock, a HASH: `mode`, read or write; and the fields of those that hold -> how often: an
--- owner that reads, an owner that writes with `:write` behind it. While the name is in cooldown the one field is the released claim. A number in
--- it that is no count would stop a server, because Redisson counts down from it.
+-- shared/redisson_rwlock: the main key of Redisson's RReadWriteLock, a HASH: `mode`, read or write; and a field for each hold -> how often it is held.
+-- The field is the owner for reads, and `<owner>:write` for writes. While the name is in cooldown, the one field beside `mode` is the released claim.
+-- No field may contain a number that is not a count: Redisson's scripts count down from it, and a large one would block the server.
 --
--- Data about our claims is in `claims`, a HASH beside it. A field under which claims of ours are counted -> its hold, `<part of a claim> <token>`, named
--- by the claim that began it, with ` r` behind it once it is revoked; a counted claim -> the same text. So claims of a hold that Java took by force
--- count for nothing when their owner holds anew through us. `read` is the token of those that read at one time; `kept`, the server's ms at which the cooldown
--- after the hold ends; `cooling`, the claim that the name is kept for.
+-- The data about our claims is in `claims`, a HASH beside it. A field that counts claims of ours -> its hold, `<part of a claim> <token>`: a part of
+-- the claim that began it, followed by ` r` once it is revoked. Each counted claim -> the same text. So if Java takes a hold by force and the owner
+-- holds again through us, the claims of the old hold no longer count. `read` is the token that simultaneous readers share; `kept`, when the
+-- cooldown after the hold ends, server ms; `cooling`, the released claim of the cooldown.
 
 -- The field of `owner` in a mode.
 local function field_of(owner, mode)
   return mode == 'write' and string.format('%s:write', owner) or owner
 end
 
--- The token of a hold; what follows it if it is revoked, else ''. Nil if it is no hold.
+-- The token of a hold, and ' r' if the hold is revoked, otherwise ''. Nil if the text is no hold.
 local function token_of(hold)
   return string.match(hold or '', '^%x* (%d+)( ?r?)$')
 end
 
--- What is known of `claim` in a mode: its `field`; the `count` of it at `main`, false for none, nil if a key has another type; the `hold` of ours
--- under it with its `token`; `own`, the token of the claim, if it is counted; `outer`, the hold of its owner's writes; `read` and `cooling`. The
--- second value is any other error of the server, to be returned as it is. With `writes`, the read counts as a write, see shared/record.
+-- Reads the data about `claim` in a mode: its `field`; `count`, that of the field at `main`, false if there is none, nil if a key has another type;
+-- `hold`, of our claims in that field, its `token`, and whether it is `revoked`; `own`, the token of `claim`, if it is counted; `outer`, the hold
+-- of its owner's writes; `read` and `cooling`. The second value is any other error of the server, to be returned as it is. With `writes`, the
+-- read counts as a write, see shared/record.
 local function read_share(main, claims, claim, mode, writes)
   local owner = owner_of(claim)
   local field = field_of(owner, mode)
@@ -36,14 +37,14 @@ local function read_share(main, claims, claim, mode, writes)
   return known, fault
 end
 
--- How often `owner` holds at `main`, a HASH or nothing, in either mode.
+-- How often `owner` holds at `main`, a HASH or absent, in both modes together.
 local function holds_of(main, owner)
   local counts = redis.call('HMGET', main, owner, field_of(owner, 'write'))
   return (tonumber(counts[1] or '') or 0) + (tonumber(counts[2] or '') or 0)
 end
 
--- Makes the name's keys live for at least `ttl` ms: `claims` as long as `main`, or what is counted there would be known no more; and if it reads,
--- `timeout`, by which Redisson sees for how long the reads of its owner last.
+-- Makes the name's keys live for at least `ttl` ms. `claims` lives at least as long as `main`, which counts its claims. For a read, `timeout` is
+-- extended too, the key by which Redisson sees how long the owner's reads last.
 local function arm_share(main, claims, timeout, mode, ttl)
   arm(main, ttl)
   arm(claims, math.max(ttl, redis.call('PTTL', main)))

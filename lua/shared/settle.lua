@@ -46,7 +46,7 @@ local function bury(name)
   end
 end
 
--- Notes that the queue of `name`, which is not empty, has been read.
+-- Notes that the queue of `name`, which is not empty, was read just now, and which waiters are in grace.
 local function mark_seen(name)
   redis.call('HSET', name.state, 'seen', text_of(name.now))
   if name.grace then
@@ -54,9 +54,8 @@ local function mark_seen(name)
   end
 end
 
--- Saves the state of any `name`. Tells its pollers if it is now free (no claims and no waiters), or if the last holder of all of it has
--- released it and it is in cooldown, because then it becomes free at another time. Returns '0' if the server refused that
--- message.
+-- Saves the state of any `name`. Tells its pollers if an inflated name is now free (no claims and no waiters), or if the last holder of all of
+-- it has released it into a cooldown, because then it becomes free at another time. Returns '0' if the server refused that message.
 local function settle(name)
   if name.inflated and not is_taken(name) and not name.waits then
     forget(name)

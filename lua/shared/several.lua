@@ -1,7 +1,7 @@
 -- shared/several: names that are acquired together, all or none.
 
--- Why `claim` cannot have the name of this main key, as the outcome of its item; or nothing, and the token if it holds already. The
--- third value is any other error of the server, to be returned as it is.
+-- Why `claim` cannot have the name of this main key, as the outcome of its item; nil if it can. The second value is its token, if it
+-- holds already. The third is any other error of the server, to be returned as it is.
 local function refusal(main, tombstone, kind, share, claim)
   local value, fault = read_value(main, 'GET')
   local found, taken, whose, token, flags = claim_of(value)

@@ -1,21 +1,21 @@
 -- shared/standing: the claims under a name: those that hold, and released ones in cooldown. A `name` in these scripts is a table: its
--- keys `main`, `counter`, `holders`, `queue` and `state`, its `kind` and whether that `reenters`, the caller's `floor`, and the `value` if
--- that has been read.
+-- keys `main`, `counter`, `holders`, `queue` and `state`; its `kind`, and `reenters`, whether an owner that holds may acquire again; the
+-- caller's `floor`; and the `value`, if the caller has read it.
 --
 -- While one claim holds alone, its value contains everything, see shared/value. A name with several claims or with waiters is
 -- *inflated*: the value is a marker, `<kind> * <exclusive> <live> <parts> <token> <flags> <owner>`, and the other keys contain
 -- the rest. Without a marker they have no meaning.
 --
--- `exclusive` is the number of claims of all of the name, `live` the number of those not in cooldown. The other claims take `parts` in all, or
--- `<parts>/<limit>` if there is a limit, which applies while any claim holds or waits, whatever the share of a new one says. `token` is the
--- shared one, or 0; `owner` that of the live exclusive claims, or `-`. The flags are `-`, then `e` if the kind lets owners acquire again,
--- `r` if no new claim may join because the present ones are revoked, and `p`.
+-- `exclusive` is the number of claims that take all of the name, `live` the number of those not in cooldown. `parts` is how many parts the other
+-- claims take together, written `<parts>/<limit>` if there is a limit; that limit applies while any claim holds or waits, whatever a new share
+-- says. `token` is the one that the claims share, or 0; `owner` that of the live exclusive claims, or `-`. The flags are `-`, then `e` if the kind
+-- lets an owner that holds acquire again, `r` if no new claim may join because the present ones are revoked, and `p` as in shared/value.
 --
 -- `holders` is a ZSET: `<flag><share>:<claim>` -> when its lease ends, server ms, where the flag is nothing, `r` or `c`. `state` is a
 -- HASH; one of its fields is `o:<owner>` -> `<claims> <token>` for an owner whose claims take parts, or `o:<claim>` in a kind that does
 -- not let owners acquire again.
 
--- Adds the claim of a member of `holders` to the inflated `name` until `ends`.
+-- Adds `member` to the holders of the inflated `name`, or changes its end: its lease ends at `ends`, server ms.
 local function put(name, ends, member)
   redis.call('ZADD', name.holders, text_of(ends), member)
   name.first_end = nil

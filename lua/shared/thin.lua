@@ -1,7 +1,7 @@
 -- shared/thin: removes a claim that is alone under its main key, see shared/value.
 
 -- Deletes the `value` of `claim` at `key`, or puts it into cooldown for `cooldown` ms, and tells the pollers. Returns whether the claim was there,
--- the length of the cooldown, and '0' if the server refused the message.
+-- how many ms of its cooldown are left, and '0' if the server refused the message.
 local function leave_alone(key, value, claim, cooldown, channel)
   local kind, share, whose, token, flags = claim_of(value)
   if whose ~= claim then

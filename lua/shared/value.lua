@@ -11,8 +11,8 @@
 -- server whose memory is full accepts the writes that follow.
 local AS_A_WRITE = 'GETEX'
 
--- How long an inflated name outlives its last change at least, ms: longer than a failover takes, so that waiters keep their order.
--- Keys are armed for twice as long, so that not every script must arm them again.
+-- The least time for which an inflated name outlives its last change, ms: longer than a failover takes, so that waiters keep their
+-- order. Keys get twice that time, so that not every script must extend them.
 local MEMORY = 600000
 
 -- The string at `key`, read by `command`, or false if there is none; nil if the key has another type. The second value
@@ -51,7 +51,7 @@ local function value_of(kind, share, claim, token, flags)
   return table.concat({ kind, ' ', share, ' ', claim, ' ', token, flags })
 end
 
--- The `value` of a claim, with the flag that a client polls the name.
+-- The `value` of a claim, with the flag `p` added: a client polls the name.
 local function polled(value)
   return string.format('%sp', value)
 end

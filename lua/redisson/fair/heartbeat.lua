@@ -1,21 +1,22 @@
--- redisson/fair/heartbeat: asks again for claims that wait for names of Redisson's RFairLock; each item is a name and a claim. A claim whose
--- turn it is holds from now on. Never lets a claim join the queue: one that neither holds nor waits is gone. Items never affect each other.
+-- redisson/fair/heartbeat: asks again for claims that wait for names of Redisson's RFairLock, and grants a name to a claim whose turn it is; each item
+-- is a name and a claim. A claim never joins the queue here: one that neither holds nor waits is gone. A key of another type makes only its own
+-- item GONE; any other error of the server fails the whole run.
 --
--- KEYS[6i-5] main      the owner that holds, as Redisson writes it, see shared/redisson
--- KEYS[6i-4] claims    what is known of our claims
--- KEYS[6i-3] counter   of tokens: the last one drawn by any name of the slot
--- KEYS[6i-2] queue     LIST: the owners that wait, as Redisson writes it, see shared/redisson_queue
--- KEYS[6i-1] timeouts  ZSET: how long each of them is waited for, as Redisson writes it
+-- KEYS[6i-5] main      Redisson's HASH: the owner that holds, see shared/redisson
+-- KEYS[6i-4] claims    HASH: the data about our claims
+-- KEYS[6i-3] counter   the last token drawn by any name of the slot
+-- KEYS[6i-2] queue     LIST: the owners that wait, in order, as Redisson writes it, see shared/redisson_queue
+-- KEYS[6i-1] timeouts  ZSET: until when each of them is waited for, as Redisson writes it
 -- KEYS[6i] places      HASH: owner -> its claim that waits
 -- ARGV[1] request      echoed
 -- ARGV[4i-2] claim
 -- ARGV[4i-1] ttl       of the lease, ms
 -- ARGV[4i] floor       the largest token the caller has seen
--- ARGV[4i+1] wait      for how long others wait for this one once it is the first, ms
+-- ARGV[4i+1] wait      how long the others wait for this owner once it is first, ms
 -- REPLY DONE outcome…  one for each item, in order; a list if it has fields
--- ITEM GRANTED token       the claim holds, because it is its turn or because its owner holds; the lease is armed
--- ITEM WAITING place left  the place in the queue, 1 for the next; ms until the lease of the owner that holds ends, negative: none ends
--- ITEM REVOKED             the claim holds, is revoked, and is not armed again
+-- ITEM GRANTED token       the claim holds, because it is its turn or because its owner holds; at least the ttl of its lease remains
+-- ITEM WAITING place left  the place in the queue, 1 for the next; ms until the holder's lease ends, negative: nobody holds, or without end
+-- ITEM REVOKED             the claim holds but is revoked; its lease is not extended
 -- ITEM GONE                the claim neither waits nor holds
 -- PUBLISH nothing
 

@@ -1,6 +1,6 @@
 -- redisson/fair/queue: reads how many owners wait for a name of Redisson's RFairLock, and the place of one of our claims. Changes nothing.
 --
--- KEYS[1] queue    LIST: the owners that wait, as Redisson writes it, see shared/redisson_queue
+-- KEYS[1] queue    LIST: the owners that wait, in order, as Redisson writes it, see shared/redisson_queue
 -- KEYS[2] places   HASH: owner -> its claim that waits
 -- ARGV[1] request  echoed
 -- ARGV[2] claim    empty: no claim

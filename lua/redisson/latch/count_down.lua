@@ -1,10 +1,10 @@
--- redisson/latch/count_down: counts a latch of Redisson's down by one. Counts have no id there: run again it counts again. The last count deletes the key
--- and tells the waiters; if the server refuses the message, they ask again after a timer.
+-- redisson/latch/count_down: counts a latch of Redisson's down by one. Redisson's counts have no ids, so a repeat counts again. The last count deletes
+-- the key and tells the waiters; if the server refuses the message, they ask again after a timer.
 --
--- KEYS[1] main     how many counts are missing; there is no key if it is open, or was never set
+-- KEYS[1] main     how many counts are missing; no key: the latch is open or was never set
 -- ARGV[1] request  echoed
--- ARGV[2] channel  where those who wait listen, Redisson's clients too
--- REPLY COUNTS left n  `left` counts are missing, of `n` before this one
+-- ARGV[2] channel  on which waiters listen, Redisson's clients too
+-- REPLY COUNTS left n  `left` counts are missing; `n` were missing before this one
 -- REPLY WRONG_KIND     the name holds something else
 -- PUBLISH channel: 0, if it opens
 

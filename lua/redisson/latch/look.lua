@@ -1,10 +1,10 @@
--- redisson/latch/look: how a latch of Redisson's stands. Its waiters ask with this script; their claims never hold, and they get the answers of
--- once/acquire. Changes nothing.
+-- redisson/latch/look: reads the state of a latch of Redisson's. Its waiters ask with this script; their claims never hold, and they get the answers
+-- of once/acquire. Changes nothing.
 --
--- KEYS[1] main     how many counts are missing; there is no key if it is open, or was never set
+-- KEYS[1] main     how many counts are missing; no key: the latch is open or was never set
 -- ARGV[1] request  echoed
--- REPLY BUSY left foreign remaining                        `remaining` counts are missing; the key ends in `left` ms, negative: without end; foreign: 0
--- REPLY STORED form value claim token at fingerprint left  it is open: form is text, and value open; the other fields have no meaning
+-- REPLY BUSY left foreign remaining                        `remaining` counts are missing; the key expires in `left` ms, negative: never; foreign: 0
+-- REPLY STORED form value claim token at fingerprint left  it is open or absent: form is text, and value open; the other fields have no meaning
 -- REPLY WRONG_KIND                                         the name holds something else
 -- PUBLISH nothing
 

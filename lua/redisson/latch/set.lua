@@ -1,12 +1,13 @@
--- redisson/latch/set: sets how many counts open a latch of Redisson's, unless it has been set and has not opened since. A repeat finds that it has been.
+-- redisson/latch/set: sets how many counts open a latch of Redisson's, unless its count is set and it has not opened since. A repeat finds the count
+-- set and changes nothing.
 --
--- KEYS[1] main     how many counts are missing; there is no key if it is open, or was never set
+-- KEYS[1] main     how many counts are missing; no key: the latch is open or was never set
 -- ARGV[1] request  echoed
 -- ARGV[2] n        how many counts open it; not 0
--- ARGV[3] channel  where those who wait listen, Redisson's clients too
--- REPLY COUNTS left n own  `left` counts are missing; `n`: the same; own: 1 if this has set them
+-- ARGV[3] channel  on which waiters listen, Redisson's clients too
+-- REPLY COUNTS left n own  `left` counts are missing; n: the same number; own: 1 if this request has set it
 -- REPLY WRONG_KIND         the name holds something else
--- PUBLISH channel: 1, if this has set them
+-- PUBLISH channel: 1, if this request has set the count
 
 local missing, fault = read_counts(KEYS[1])
 if fault then

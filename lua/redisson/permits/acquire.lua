@@ -1,28 +1,28 @@
--- redisson/permits/acquire: takes permits of a semaphore of Redisson's for a claim, if as many are available. First it gives back those whose time is
--- over. Run again by a holder it arms the lease, and takes nothing a second time.
+-- redisson/permits/acquire: takes permits of a semaphore of Redisson's for the claim, if enough are available. First it gives back permits that have
+-- ended. A repeat by a holder extends the lease and takes nothing a second time.
 --
 -- KEYS[1] main       how many permits are available, see shared/redisson_permits
--- KEYS[2] ends       ZSET: when the permits that are held end
--- KEYS[3] claims     what is known of our claims
--- KEYS[4] tombstone  of a release that overtook this claim's acquire
--- KEYS[5] counter    of tokens: the last one drawn by any name of the slot
+-- KEYS[2] ends       ZSET: when the held permits end, server ms
+-- KEYS[3] claims     HASH: the data about our claims
+-- KEYS[4] tombstone  left by a release that overtook this claim's acquire
+-- KEYS[5] counter    the last token drawn by any name of the slot
 -- ARGV[1] request    echoed
 -- ARGV[2] claim
 -- ARGV[3] ttl        of the lease, ms
 -- ARGV[4] floor      the largest token the caller has seen
--- ARGV[5] token      of the grant that is repeated, which then creates nothing; 0 if none has been granted
--- ARGV[6] permits    how many
--- ARGV[7] leased     1 if permits have ends in Redisson too
--- ARGV[8] channel    where those who wait listen, Redisson's clients too
+-- ARGV[5] token      of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
+-- ARGV[6] permits    how many permits to take
+-- ARGV[7] leased     1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
+-- ARGV[8] channel    on which waiters listen, Redisson's clients too
 -- REPLY GRANTED token
--- REPLY BUSY left    too few are available; ms until the first permits that are held end; negative: nothing is known of that
--- REPLY REVOKED      the claim holds, is revoked, and is not armed again
--- REPLY GONE         this claim has left and must not come back, or it does not hold with that token
+-- REPLY BUSY left    too few are available; ms until the first of the held permits end; negative: unknown
+-- REPLY REVOKED      the claim holds but is revoked; its lease is not extended
+-- REPLY GONE         this claim was released or has ended and must not hold again, or does not hold with that token
 -- REPLY WRONG_KIND   the name holds something else
 -- PUBLISH channel: how many permits are available, if some were given back
 
 local claim, ttl, n, leased = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6]), ARGV[7] == '1'
--- Begins with a write also if nothing is granted: without data a replica would say that there is nothing to be had.
+-- Begins with a read that counts as a write, even if nothing is granted: a replica without data would answer that no permits are available.
 local value, fault = read_permits(KEYS[1], KEYS[2], KEYS[3], leased)
 if fault then
   return fault

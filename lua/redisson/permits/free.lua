@@ -1,15 +1,15 @@
--- redisson/permits/free: gives the permits of a claim of ours back by force, or a permit that is known to Java by this id, whether or not its holder
--- knows. The client of a claim of ours is told, and whoever waits looks.
+-- redisson/permits/free: gives back by force the permits of a claim of ours, or a permit that Java shows by this id, whether or not the holder is
+-- told. The client of a claim of ours is told, and waiters are woken.
 --
 -- KEYS[1] main     how many permits are available, see shared/redisson_permits
--- KEYS[2] ends     ZSET: when the permits that are held end
--- KEYS[3] claims   what is known of our claims
+-- KEYS[2] ends     ZSET: when the held permits end, server ms
+-- KEYS[3] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
--- ARGV[2] claim    as inspection shows it
--- ARGV[3] channel  where those who wait listen, Redisson's clients too
--- ARGV[4] leased   1 if permits have ends in Redisson too
--- REPLY RELEASED told holds  told: 1 when the wake went out, 0 when the server refused it; holds: 0
--- REPLY NOT_HELD holds       nobody holds by it; holds: 0
+-- ARGV[2] claim    as redisson/permits/inspect shows it: a claim, or the id of a permit
+-- ARGV[3] channel  on which waiters listen, Redisson's clients too
+-- ARGV[4] leased   1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
+-- REPLY RELEASED told holds  told: 0 if the server refused the wake, otherwise 1; holds: 0
+-- REPLY NOT_HELD holds       no permit is held by that claim or id; holds: 0
 -- REPLY WRONG_KIND           the name holds something else
 -- PUBLISH channel: how many permits are available; channel of the claim's client: gone <claim>
 
@@ -21,7 +21,7 @@ end
 if value == nil then
   return { ARGV[1], 'WRONG_KIND' }
 end
--- A permit as Java shows it, which may be one of a claim of ours.
+-- The id of a permit, as Java shows it. The permit may belong to a claim of ours.
 local id = leased and #claim == 32 and string.find(claim, '^%x+$') and bytes_of(claim)
 local known = id and redis.call('HGET', KEYS[3], id) or claim
 local hold = value and hold_of(KEYS[2], KEYS[3], known, leased, 0)

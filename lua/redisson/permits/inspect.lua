@@ -1,15 +1,15 @@
--- redisson/permits/inspect: who holds permits of a semaphore of Redisson's, for people. Changes nothing.
+-- redisson/permits/inspect: reads who holds permits of a semaphore of Redisson's, for people. Changes nothing.
 --
 -- KEYS[1] main     how many permits are available, see shared/redisson_permits
--- KEYS[2] ends     ZSET: when the permits that are held end
--- KEYS[3] claims   what is known of our claims
+-- KEYS[2] ends     ZSET: when the held permits end, server ms
+-- KEYS[3] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
--- ARGV[2] channel  where those who wait listen, Redisson's clients too
+-- ARGV[2] channel  on which waiters listen, Redisson's clients too
 -- ARGV[3] kind
--- ARGV[4] leased   1 if permits have ends in Redisson too
--- REPLY FOUND kind token waiters claims limit  our claims; and of a leased one at most 1,000 permits of others, by the id that Java has of each;
---                                              `token` is that of a single claim of ours, otherwise empty; limit: 0
--- REPLY FREE waiters  nobody is known to hold; so many clients listen for a wake; negative: the server does not say
+-- ARGV[4] leased   1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
+-- REPLY FOUND kind token waiters claims limit  our claims; if leased, also those of the first 1,000 permits to end that are not ours, each by the id
+--                                              that Java shows; token: of a single claim that is ours, otherwise empty; limit: 0
+-- REPLY FREE waiters  nobody is known to hold; `waiters` clients listen for a wake; negative: the server does not say
 -- REPLY WRONG_KIND    the name holds something else
 -- PUBLISH nothing
 

@@ -1,20 +1,20 @@
--- redisson/permits/release: gives the permits of a claim back, or, where Redisson knows of their end, lets them end with the shortest time to hold.
--- While an acquire of the claim is unanswered the release makes a tombstone, so that it, executed late, takes nothing.
+-- redisson/permits/release: gives back the permits of a claim. Leased permits whose minimum hold time is not over stay taken, and end with it. While
+-- an acquire of the claim is unanswered, the release leaves a tombstone, so that the acquire takes nothing if it is executed late.
 --
 -- KEYS[1] main            how many permits are available, see shared/redisson_permits
--- KEYS[2] ends            ZSET: when the permits that are held end
--- KEYS[3] claims          what is known of our claims
--- KEYS[4] tombstone       its life is the last time a request of this claim may arrive
+-- KEYS[2] ends            ZSET: when the held permits end, server ms
+-- KEYS[3] claims          HASH: the data about our claims
+-- KEYS[4] tombstone       lives for as long as a request of this claim may still arrive
 -- ARGV[1] request         echoed
 -- ARGV[2] claim
--- ARGV[3] channel         where those who wait listen, Redisson's clients too
--- ARGV[4] cooldown        for how long the permits are kept from others, ms; 0 unless they are leased
--- ARGV[5] tombstone_ttl   of the tombstone, ms; 0: every acquire was answered, no tombstone
--- ARGV[6] leased          1 if permits have ends in Redisson too
--- REPLY RELEASED told holds  told: 1 unless the server refused a message; holds: 0
--- REPLY COOLDOWN told left   its permits are kept for `left` ms more
--- REPLY NOT_HELD holds       nothing was there to release, or its lease had ended; holds: 0
--- PUBLISH channel: how many permits are available, or how many are kept from others
+-- ARGV[3] channel         on which waiters listen, Redisson's clients too
+-- ARGV[4] cooldown        how long the permits stay unavailable, ms; 0 unless they are leased
+-- ARGV[5] tombstone_ttl   ttl of the tombstone, ms; 0: no tombstone, because every acquire was answered
+-- ARGV[6] leased          1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
+-- REPLY RELEASED told holds  told: 0 if the server refused a message, otherwise 1; holds: 0
+-- REPLY COOLDOWN told left   its permits stay unavailable for `left` ms more
+-- REPLY NOT_HELD holds       there was nothing to release, or the lease had ended; holds: 0
+-- PUBLISH channel: how many permits are available; or, with a cooldown, how many stay unavailable
 
 local claim, channel, leased = ARGV[2], ARGV[3], ARGV[6] == '1'
 local value, fault = read_permits(KEYS[1], KEYS[2], KEYS[3], leased)
@@ -39,7 +39,7 @@ if leased and ARGV[4] ~= '0' and hold.left > 0 then
   end
   redis.call('HSET', KEYS[3], claim, table.concat({ hold.permits, ' ', hold.token, 'c' }))
   arm(KEYS[3], cooldown)
-  -- A number above 0 makes Redisson's waiters look, and so learn of the end.
+  -- A number above 0 makes Redisson's waiters ask again, and so they learn when the permits end.
   return { ARGV[1], 'COOLDOWN', wake(channel, hold.permits), cooldown }
 end
 local freed = give_back(KEYS[1], KEYS[2], KEYS[3], hold.members, leased)

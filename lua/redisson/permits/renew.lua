@@ -1,17 +1,18 @@
--- redisson/permits/renew: arms the leases of claims that hold permits of semaphores of Redisson's, each item a name and a claim. Never creates: a claim
--- that is not there, or whose time is over, is gone. What one item meets changes nothing for the others.
+-- redisson/permits/renew: extends the leases of claims that hold permits of semaphores of Redisson's; each item is a name and a claim. Never creates:
+-- a claim that is not there, or has ended, is gone. A key of another type makes only its own item GONE; any other error of the server fails the
+-- whole run.
 --
 -- KEYS[3i-2] main   how many permits are available, see shared/redisson_permits
--- KEYS[3i-1] ends   ZSET: when the permits that are held end
--- KEYS[3i] claims   what is known of our claims
+-- KEYS[3i-1] ends   ZSET: when the held permits end, server ms
+-- KEYS[3i] claims   HASH: the data about our claims
 -- ARGV[1] request   echoed
 -- ARGV[3i-1] claim
 -- ARGV[3i] ttl      of the lease, ms
--- ARGV[3i+1] leased  1 if permits have ends in Redisson too
+-- ARGV[3i+1] leased  1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
--- ITEM REVOKED   the claim holds, is revoked, and is not armed again
--- ITEM GONE      expired, deleted, or given back by somebody
+-- ITEM REVOKED   the claim holds but is revoked; its lease is not extended
+-- ITEM GONE      expired, deleted or released, or its permits were given back by another client
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

@@ -1,12 +1,12 @@
--- redisson/permits/revoke: tells our claims that hold permits of a semaphore of Redisson's to let them go. They hold until they leave or their
--- leases end, and are renewed no more; their clients are told. Redisson has no word for it. Run again it tells them again.
+-- redisson/permits/revoke: asks our claims that hold permits of a semaphore of Redisson's to release them. They hold until they are released or their
+-- leases end, and the leases are no longer extended. The client of each claim is told; a repeat tells it again. Redisson cannot revoke.
 --
 -- KEYS[1] main     how many permits are available, see shared/redisson_permits
--- KEYS[2] ends     ZSET: when the permits that are held end
--- KEYS[3] claims   what is known of our claims
+-- KEYS[2] ends     ZSET: when the held permits end, server ms
+-- KEYS[3] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
--- ARGV[2] leased   1 if permits have ends in Redisson too
--- REPLY TOLD claims  so many claims were revoked
+-- ARGV[2] leased   1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
+-- REPLY TOLD claims  `claims` claims are revoked
 -- REPLY FREE         none of our claims holds
 -- REPLY WRONG_KIND   the name holds something else
 -- PUBLISH channel of each claim's client: revoked <claim>

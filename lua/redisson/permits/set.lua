@@ -1,18 +1,18 @@
--- redisson/permits/set: sets a semaphore of Redisson's up, unless it has been; and asks how many permits are available, which first gives back those
--- whose time is over. A repeat of what sets it up finds that it has been.
+-- redisson/permits/set: sets the number of permits of a semaphore of Redisson's, if it is not set yet; then gives back permits that have ended, and
+-- reads how many are available. A repeat finds the number set and does not change it.
 --
 -- KEYS[1] main     how many permits are available, see shared/redisson_permits
--- KEYS[2] ends     ZSET: when the permits that are held end
--- KEYS[3] claims   what is known of our claims
+-- KEYS[2] ends     ZSET: when the held permits end, server ms
+-- KEYS[3] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
--- ARGV[2] n        so many permits; 0: it is only asked
--- ARGV[3] channel  where those who wait listen, Redisson's clients too
--- ARGV[4] leased   1 if permits have ends in Redisson too
--- REPLY COUNTS left n own  `left` permits are available; `n` permits that end are held, or if they are not leased by so many claims of ours; own: 1 if
---                          this has set it up
--- REPLY GONE               it has not been set up
+-- ARGV[2] n        the number of permits; 0: only reads
+-- ARGV[3] channel  on which waiters listen, Redisson's clients too
+-- ARGV[4] leased   1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
+-- REPLY COUNTS left n own  `left` permits are available; n: how many held permits have an end or, unless leased, how many of our claims; own: 1 if
+--                          this request has set the number
+-- REPLY GONE               the number is not set
 -- REPLY WRONG_KIND         the name holds something else
--- PUBLISH channel: how many permits are available, if some were given back or it was set up
+-- PUBLISH channel: how many permits are available, if some were given back or the number was set
 
 local n, leased = ARGV[2], ARGV[4] == '1'
 local value, fault = read_permits(KEYS[1], KEYS[2], KEYS[3], leased)

@@ -1,14 +1,14 @@
--- redisson/permits/verify: asks whether the claim holds permits of a semaphore of Redisson's. Changes nothing.
+-- redisson/permits/verify: checks whether the claim holds permits of a semaphore of Redisson's. Changes nothing.
 --
 -- KEYS[1] main     how many permits are available, see shared/redisson_permits
--- KEYS[2] ends     ZSET: when the permits that are held end
--- KEYS[3] claims   what is known of our claims
+-- KEYS[2] ends     ZSET: when the held permits end, server ms
+-- KEYS[3] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
--- ARGV[3] leased   1 if permits have ends in Redisson too
+-- ARGV[3] leased   1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
 -- REPLY HELD left  ms until the lease ends on the server
--- REPLY REVOKED    the claim holds and is revoked
--- REPLY GONE       expired, deleted, or given back by somebody
+-- REPLY REVOKED    the claim holds but is revoked
+-- REPLY GONE       expired, deleted or released, or its permits were given back by another client
 -- PUBLISH nothing
 
 local leased = ARGV[3] == '1'

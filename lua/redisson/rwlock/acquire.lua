@@ -1,22 +1,22 @@
--- redisson/rwlock/acquire: lets the claim read or write by a name of Redisson's: if it is free, beside others that read, or inside a write of its
--- owner. Run again by a holder it arms the lease, and does not count the claim a second time.
+-- redisson/rwlock/acquire: grants a name of Redisson's RReadWriteLock to the claim, to read or to write: if the name is free, beside other readers, or
+-- inside a write of the claim's owner. A repeat by a holder extends the lease and does not count the claim a second time.
 --
--- KEYS[1] main       who holds, as Redisson writes it, see shared/redisson_rwlock
--- KEYS[2] claims     what is known of our claims
--- KEYS[3] tombstone  of a release that overtook this claim's acquire
--- KEYS[4] counter    of tokens: the last one drawn by any name of the slot
--- KEYS[5] timeout    of the reads of the claim's owner, as Redisson calls it
+-- KEYS[1] main       Redisson's HASH: the owners that hold, see shared/redisson_rwlock
+-- KEYS[2] claims     HASH: the data about our claims
+-- KEYS[3] tombstone  left by a release that overtook this claim's acquire
+-- KEYS[4] counter    the last token drawn by any name of the slot
+-- KEYS[5] timeout    Redisson's key whose ttl is the lease of the reads of the claim's owner
 -- ARGV[1] request    echoed
 -- ARGV[2] claim
 -- ARGV[3] mode       read or write
 -- ARGV[4] ttl        of the lease, ms
 -- ARGV[5] floor      the largest token the caller has seen
--- ARGV[6] token      of the grant that is repeated, which then creates nothing; 0 if none has been granted
+-- ARGV[6] token      of the grant that this request repeats; such a repeat creates nothing; 0: no grant yet
 -- REPLY GRANTED token
--- REPLY BUSY left        others hold, or the owner is to let go; ms until the lease of all ends; negative: without end
--- REPLY WOULD_DEADLOCK   the owner reads, and asks to write
--- REPLY REVOKED          the claim holds, is revoked, and is not armed again
--- REPLY GONE             this claim has left and must not come back, or it does not hold with that token
+-- REPLY BUSY left        others hold, or the hold of the owner is revoked; ms until the last lease of the name ends; negative: without end
+-- REPLY WOULD_DEADLOCK   the owner reads and asks to write, so it would wait for itself
+-- REPLY REVOKED          the claim holds but is revoked; its lease is not extended
+-- REPLY GONE             this claim was released and must not hold again, or does not hold with that token
 -- REPLY WRONG_KIND       the name holds something else
 -- PUBLISH nothing
 

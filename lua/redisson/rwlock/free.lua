@@ -1,15 +1,15 @@
--- redisson/rwlock/free: takes a hold of a name of Redisson's by force, whether or not its holder knows: that of one claim of ours, or all that an owner
--- has. Those that hold beside it go on. The clients of our claims are told, and whoever waits looks.
+-- redisson/rwlock/free: takes a hold of a name of Redisson's RReadWriteLock by force, whether or not the holder is told: that of one claim of ours, or
+-- all holds of one owner. Other holders go on. The clients of our claims are told, and waiters are woken if they may hold now.
 --
--- KEYS[1] main     who holds, as Redisson writes it, see shared/redisson_rwlock
--- KEYS[2] claims   what is known of our claims
+-- KEYS[1] main     Redisson's HASH: the owners that hold, see shared/redisson_rwlock
+-- KEYS[2] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
--- ARGV[2] claim    what inspection shows: a claim, or an owner
--- ARGV[3] channel  where those who wait listen, Redisson's clients too
--- REPLY RELEASED told holds  told: 1 unless the server refused a message; holds: how often the owner still holds
--- REPLY NOT_HELD holds       the claim, or the owner, has no part in the name; holds: 0
+-- ARGV[2] claim    as redisson/rwlock/inspect shows it: a claim, or an owner
+-- ARGV[3] channel  on which waiters listen, Redisson's clients too
+-- REPLY RELEASED told holds  told: 0 if the server refused a message, otherwise 1; holds: how often the owner still holds
+-- REPLY NOT_HELD holds       neither a claim nor an owner of that id holds; holds: 0
 -- REPLY WRONG_KIND           the name holds something else
--- PUBLISH channel: 1; channel of each claim's client: gone <claim>
+-- PUBLISH channel: 1, if waiters may hold now; channel of each claim's client: gone <claim>
 
 local fault = select(2, read_field(KEYS[1], 'none', true))
 if fault then

@@ -1,12 +1,13 @@
--- redisson/rwlock/inspect: who reads or writes by a name of Redisson's, for people. Changes nothing.
+-- redisson/rwlock/inspect: reads who holds a name of Redisson's RReadWriteLock, for people. Changes nothing.
 --
--- KEYS[1] main     who holds, as Redisson writes it, see shared/redisson_rwlock
--- KEYS[2] claims   what is known of our claims
+-- KEYS[1] main     Redisson's HASH: the owners that hold, see shared/redisson_rwlock
+-- KEYS[2] claims   HASH: the data about our claims
 -- ARGV[1] request  echoed
--- ARGV[2] channel  where those who wait listen, Redisson's clients too
+-- ARGV[2] channel  on which waiters listen, Redisson's clients too
 -- ARGV[3] kind
--- REPLY FOUND kind token waiters claims limit  claims of ours, and for each hold of others its owner; `token` is empty of others, and if there are several
--- REPLY FREE waiters  nobody holds; so many clients listen for a wake; negative: the server does not say
+-- REPLY FOUND kind token waiters claims limit  our claims, and the owner of each other hold; token: empty if none of ours holds in the name's mode,
+--                                              or if those that do have several tokens
+-- REPLY FREE waiters  nobody holds; `waiters` clients listen for a wake; negative: the server does not say
 -- REPLY WRONG_KIND    the name holds something else
 -- PUBLISH nothing
 

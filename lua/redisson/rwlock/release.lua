@@ -1,21 +1,21 @@
--- redisson/rwlock/release: the claim goes. If no other has a lease the name is free, or is kept by a claim that has left for the rest of the shortest
--- time to hold; with the last write of an owner that reads, others may read. The lease of those that stay is never cut. While an acquire of the
--- claim is unanswered the release makes a tombstone, so that it, executed late, creates nothing.
+-- redisson/rwlock/release: releases the claim. If no other holder has a lease, the name becomes free, or goes into cooldown until the longest minimum
+-- hold time is over. When an owner that also reads releases its last write, others may read. The lease of the other holders is never shortened. While
+-- an acquire of the claim is unanswered, the release leaves a tombstone, so that the acquire creates nothing if it is executed late.
 --
--- KEYS[1] main            who holds, as Redisson writes it, see shared/redisson_rwlock
--- KEYS[2] claims          what is known of our claims
--- KEYS[3] tombstone       its life is the last time a request of this claim may arrive
--- KEYS[4] timeout         of the reads of the claim's owner, as Redisson calls it
+-- KEYS[1] main            Redisson's HASH: the owners that hold, see shared/redisson_rwlock
+-- KEYS[2] claims          HASH: the data about our claims
+-- KEYS[3] tombstone       lives for as long as a request of this claim may still arrive
+-- KEYS[4] timeout         Redisson's key whose ttl is the lease of the reads of the claim's owner
 -- ARGV[1] request         echoed
 -- ARGV[2] claim
 -- ARGV[3] mode            read or write
--- ARGV[4] channel         where those who wait listen, Redisson's clients too
--- ARGV[5] cooldown        for how long the name is kept from others, ms
--- ARGV[6] tombstone_ttl   of the tombstone, ms; 0: every acquire was answered, no tombstone
--- REPLY RELEASED told holds  told: 1 unless the server refused a message; holds: how often the owner still holds, in either mode
--- REPLY COOLDOWN told left   it was the last of all, and the name is kept for `left` ms
--- REPLY NOT_HELD holds       nothing was there to release, or its lease had ended
--- PUBLISH channel: 0 after a read, 1 after a write
+-- ARGV[4] channel         on which waiters listen, Redisson's clients too
+-- ARGV[5] cooldown        how long the name stays unavailable, ms
+-- ARGV[6] tombstone_ttl   ttl of the tombstone, ms; 0: no tombstone, because every acquire was answered
+-- REPLY RELEASED told holds  told: 0 if the server refused a message, otherwise 1; holds: how often the owner still holds, in either mode
+-- REPLY COOLDOWN told left   it was the last hold of the name, which is in cooldown for `left` ms
+-- REPLY NOT_HELD holds       there was nothing to release, or the lease had ended
+-- PUBLISH channel: 0 after a read, 1 after a write, if waiters may hold now or the name is in cooldown
 
 local claim, mode, owner = ARGV[2], ARGV[3], owner_of(ARGV[2])
 local known, fault = read_share(KEYS[1], KEYS[2], claim, mode, true)

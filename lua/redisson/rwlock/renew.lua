@@ -1,17 +1,17 @@
--- redisson/rwlock/renew: arms the leases of claims that read or write by names of Redisson's, each item a name and a claim. Never creates: a claim
--- that is not there is gone. What one item meets changes nothing for the others.
+-- redisson/rwlock/renew: extends the leases of claims that hold names of Redisson's RReadWriteLock; each item is a name and a claim. Never creates: a
+-- claim that is not there is gone. A key of another type makes only its own item GONE; any other error of the server fails the whole run.
 --
--- KEYS[3i-2] main    who holds, as Redisson writes it, see shared/redisson_rwlock
--- KEYS[3i-1] claims  what is known of our claims
--- KEYS[3i] timeout   of the reads of the claim's owner, as Redisson calls it
+-- KEYS[3i-2] main    Redisson's HASH: the owners that hold, see shared/redisson_rwlock
+-- KEYS[3i-1] claims  HASH: the data about our claims
+-- KEYS[3i] timeout   Redisson's key whose ttl is the lease of the reads of the claim's owner
 -- ARGV[1] request    echoed
 -- ARGV[3i-1] claim
 -- ARGV[3i] mode      read or write
 -- ARGV[3i+1] ttl     of the lease, ms
 -- REPLY DONE outcome…  one for each item, in order
 -- ITEM RENEWED
--- ITEM REVOKED   the claim holds, is revoked, and is not armed again
--- ITEM GONE      expired, deleted, or somebody else's
+-- ITEM REVOKED   the claim holds but is revoked; its lease is not extended
+-- ITEM GONE      expired, deleted, or replaced by another claim
 -- PUBLISH nothing
 
 local reply = { ARGV[1], 'DONE' }

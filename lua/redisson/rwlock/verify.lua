@@ -1,14 +1,15 @@
--- redisson/rwlock/verify: asks whether the claim reads or writes by a name of Redisson's. Changes nothing.
+-- redisson/rwlock/verify: checks whether the claim holds a name of Redisson's RReadWriteLock. Changes nothing.
 --
--- KEYS[1] main     who holds, as Redisson writes it, see shared/redisson_rwlock
--- KEYS[2] claims   what is known of our claims
--- KEYS[3] timeout  of the reads of the claim's owner, as Redisson calls it
+-- KEYS[1] main     Redisson's HASH: the owners that hold, see shared/redisson_rwlock
+-- KEYS[2] claims   HASH: the data about our claims
+-- KEYS[3] timeout  Redisson's key whose ttl is the lease of the reads of the claim's owner
 -- ARGV[1] request  echoed
 -- ARGV[2] claim
 -- ARGV[3] mode     read or write
--- REPLY HELD left  ms until the lease of the write, or of the reads of the owner, ends on the server; negative: without end
--- REPLY REVOKED    the claim holds and is revoked
--- REPLY GONE       expired, deleted, or somebody else's
+-- REPLY HELD left  ms until the lease of the write, or of the owner's reads, ends on the server; negative: a write without end; 0: a read without
+--                  a known end
+-- REPLY REVOKED    the claim holds but is revoked
+-- REPLY GONE       expired, deleted, or replaced by another claim
 -- PUBLISH nothing
 
 local known, fault = read_share(KEYS[1], KEYS[2], ARGV[2], ARGV[3], true)

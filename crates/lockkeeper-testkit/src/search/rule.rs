@@ -1,4 +1,4 @@
-//! The rules, each with one name in all searches.
+//! The rules that states and runs are checked against. A rule has the same name in every search.
 
 use std::fmt;
 
@@ -27,67 +27,67 @@ macro_rules! rules {
 }
 
 rules! {
-    /// Claims that exclude one another are valid at once.
+    /// Claims that exclude one another are valid at the same time.
     Overlap,
-    /// A claim is valid for longer than the server keeps it.
+    /// A claim is valid for its client after its lease on the server ends.
     ValidTooLong,
-    /// A claim's validity had ended and has come back.
+    /// A claim is valid again after its validity had ended.
     ValidAgain,
-    /// A grant's token is not larger than that of the grant before, which excludes it.
+    /// A grant's token is not larger than the token of an earlier grant that excludes it.
     TokenNotLarger,
-    /// A re-entry, or a reader beside others, does not share their token.
+    /// A re-entry, or a reader beside other readers, gets a new token instead of the one that they share.
     TokenNotShared,
-    /// A repeated acquire is granted another token than the first.
+    /// A repeated acquire is granted with a token that differs from the first one.
     TokenChanged,
-    /// A claim is valid, and a larger token has been granted to one that excludes it.
+    /// A claim is still valid although a larger token was granted to a claim that excludes it.
     TokenPassed,
-    /// A majority of servers has not answered that a grant's token is the claim's.
+    /// A grant has a token that a majority of the servers has not confirmed.
     NoMajority,
-    /// A request that may not create has made a claim hold that did not.
+    /// A request that must not create a hold makes a claim hold that did not hold before.
     Revived,
-    /// A release was executed, or confirmed, and the server has the claim.
+    /// The server still has a claim whose release was executed or confirmed.
     NotReleased,
-    /// A claim is told that it is gone while another of its own client has its place.
+    /// A client is told that its claim is gone, but another claim of the same client has taken its place.
     LostToItself,
-    /// Of names that are acquired together one is granted and another is not.
+    /// Names are acquired together, but only some of them are granted.
     PartialGrant,
-    /// An answer is not true: of one of several names, of a result, or that a claim is gone which the server has.
+    /// An answer contradicts what the server stores, for example by calling a claim gone that the server still has.
     WrongAnswer,
-    /// An answer cannot be read.
+    /// A client cannot read an answer.
     Unreadable,
-    /// A release has freed a name, and its waiters are not told.
+    /// A name becomes free, or a latch opens, and the waiters are not told.
     NotWoken,
-    /// Nothing goes wrong any more, and a waiter is never served.
+    /// A waiter is never served, even though nothing goes wrong any more.
     NotServed,
-    /// A claim was heard not long ago, and neither waits in the queue nor holds.
+    /// A claim that the server heard recently neither waits in the queue nor holds.
     PlaceLost,
-    /// A claim stands in the queue, and another gets past it.
+    /// A claim that waits in the queue is overtaken by another claim.
     PassedOver,
-    /// A claim is next, nobody is in its way, and a script that must advance the queue has not.
+    /// A script that must advance the queue leaves the next waiter in it, although no other claim is in the way.
     NotAdvanced,
-    /// A claim is granted by the request of another, and its client is not told.
+    /// A claim is granted by another claim's request, and its client is not told.
     NotTold,
     /// A claim is granted by the request of another for longer than it was alive as a waiter: it may be dead.
     GrantedTooLong,
     /// A claim is refused because a queue is full, and one of its waiters is dead.
     FullOfDead,
-    /// A result is stored by a claim that does not hold, or not with the token of the last grant.
+    /// A result is stored by a claim that does not hold, or with a token other than that of the last grant.
     StoredLate,
-    /// Of a leader something is known that it has not proclaimed, or a proclamation has changed more than that.
+    /// The server shows a wrong leader or a value that the leader has not proclaimed, or a proclamation changes anything else.
     WrongLeader,
-    /// Work is granted to a claim although its result is stored.
+    /// Work is granted to a claim although the result of the work is already stored.
     DoneAgain,
-    /// A latch is open, and not as many ids have counted it down as it was armed with.
+    /// A latch is reported as open before it was counted down by as many ids as it was armed for.
     OpenedEarly,
-    /// When nobody wants the name any more, a late comer is not served, or something of the name remains.
+    /// After everybody is done with a name, a newcomer is not served, or keys of the name remain.
     Remains,
 }
 
-/// A broken rule.
+/// A broken rule, and what broke it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// The rule.
+    /// The rule that is broken.
     pub rule: Rule,
     /// The claims, the name or the token involved.
     pub by: String,
