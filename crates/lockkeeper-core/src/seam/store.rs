@@ -311,3 +311,52 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Ends every connection and task. From then on calls fail with "not sent", and the event stream ends.
     async fn close(&self);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::Bytes(text.into())
+    }
+
+    #[test]
+    fn a_reply_is_an_array_or_one_line_of_the_same_words() {
+        let words = ["7", "GRANTED", "17"].map(text);
+        let array = Reply::read(7, Value::List(words.into())).unwrap();
+        let line = Reply::read(7, text("7 GRANTED 17")).unwrap();
+        assert_eq!(array, line);
+        assert_eq!(line.status(), Status::Granted);
+        assert_eq!(line.fields(), [text("17")]);
+        let bare = Reply::read(7, text("7 MORE")).unwrap();
+        assert!(bare.fields().is_empty());
+    }
+
+    #[test]
+    fn a_line_of_another_request_or_of_no_script_is_no_reply() {
+        let foreign = Reply::read(8, text("7 GRANTED 17")).unwrap_err();
+        assert_eq!(
+            foreign,
+            BadReply::Foreign {
+                expected: 8,
+                echo: 7
+            }
+        );
+        for line in [
+            "",
+            "7",
+            "7 ",
+            "7  GRANTED",
+            "GRANTED 17",
+            "7 granted",
+            " 7 GRANTED",
+            "PONG",
+        ] {
+            let read = Reply::read(7, text(line));
+            assert_eq!(read, Err(BadReply::Malformed), "{line:?}");
+        }
+        let bytes = Value::Bytes(vec![b'7', b' ', 0xff]);
+        assert_eq!(Reply::read(7, bytes), Err(BadReply::Malformed));
+        assert_eq!(Reply::read(7, Value::Integer(7)), Err(BadReply::Malformed));
+    }
+}
