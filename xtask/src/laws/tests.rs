@@ -40,7 +40,10 @@ fn good() -> House {
         top: ["Cargo.toml", "crates", "docs", "examples", "lua", "tests"]
             .map(str::to_owned)
             .to_vec(),
-        sources: vec![source("crates/lockkeeper-core/src/lib.rs", "//! Fine.\n")],
+        sources: vec![
+            source("crates/lockkeeper-core/src/lib.rs", "//! Fine.\n"),
+            source("crates/lockkeeper-redis/src/lib.rs", "//! Fine.\n"),
+        ],
     }
 }
 
@@ -220,7 +223,7 @@ fn an_import_upwards_in_the_core_is_an_offence() {
     });
     assert_eq!(
         offences,
-        ["`words::name` imports `engine`, which is not below it"]
+        ["lockkeeper-core: `words::name` imports `engine`, which is not below it"]
     );
 }
 

@@ -52,8 +52,8 @@ pub const MULTI: &[Mutant] = &[
     mutant(
         "multi_acquire_looks_for_no_tombstone_where_names_are_free",
         &multi::ACQUIRE,
-        "keys[2 * i] = KEYS[3 * i - 2], KEYS[3 * i]\n",
-        "keys[2 * i] = KEYS[3 * i - 2], KEYS[3 * i - 2]\n",
+        "counters[i] = KEYS[3 * i - 2], KEYS[3 * i], KEYS",
+        "counters[i] = KEYS[3 * i - 2], KEYS[3 * i - 2], KEYS",
         Where::Sets,
     ),
     mutant(
