@@ -433,7 +433,7 @@ const COUNTER_EXAMPLES: [(Beyond, Workload, u64); 8] = [
     (Beyond::ReturnedHold, Workload::RwLock, 20),
     (Beyond::ClockBehind, Workload::Mutex, 2),
     (Beyond::ClockAhead, Workload::Mutex, 1),
-    (Beyond::DeletedKey, Workload::Mutex, 2),
+    (Beyond::DeletedKey, Workload::Mutex, 8),
     (Beyond::Force, Workload::Mutex, 15),
     (Beyond::LateWrite, Workload::Mutex, 6),
     (Beyond::Silence, Workload::Fair, 1),
