@@ -165,11 +165,6 @@ impl OneName {
         run: &Run,
     ) -> Result<Option<Violation>> {
         let waiter_ttl = self.bounds.waiter_ttl();
-        let now = TICKS.server_time(state.tick, 0) / 1000;
-        let seen = self.numbers(state.server, state.tick, "seen")?;
-        let was_seen = seen.first().is_some_and(|seen| {
-            u128::try_from(now - seen).is_ok_and(|gap| gap <= waiter_ttl.as_millis() / 2)
-        });
         for claimant in self.claimants().filter(|it| Some(*it) != asking) {
             let (None, Some(left)) = (before[claimant].left, after[claimant].left) else {
                 continue;
@@ -177,6 +172,11 @@ impl OneName {
             if !run.grants.iter().any(|(told, _)| *told == claimant) {
                 return Ok(Some(Rule::NotTold.broken(claimant)));
             }
+            let now = TICKS.server_time(state.tick, 0) / 1000;
+            let seen = self.numbers(state.server, state.tick, "seen")?;
+            let was_seen = seen.first().is_some_and(|seen| {
+                u128::try_from(now - seen).is_ok_and(|gap| gap <= waiter_ttl.as_millis() / 2)
+            });
             let alive = self.alive_for(state.server, state.tick, claimant)?;
             let alive = Duration::from_millis(u64::try_from(alive).unwrap_or(0));
             if left > if was_seen { alive } else { waiter_ttl } {
