@@ -1,7 +1,7 @@
 -- shared/stand: lets a claim wait in a queue, see shared/queue.
 
--- How many waiters of a full queue one run looks at.
-local LOOKED_AT = 256
+-- How many waiters of a full queue one run looks at: few, because a limit is there to make a refusal cheap.
+local LOOKED_AT = 16
 
 -- Removes dead waiters of `name` from wherever they are in its queue, which has this `length`. In a longer queue than one run may look at, the time
 -- decides which part is looked at, so that other runs look at other parts. Returns how many waiters remain.
