@@ -1,5 +1,5 @@
-//! An `RLock` beside a live Redisson in a cluster of three primaries with a replica each: what holds on one server holds here. The tests of
-//! waking are beside those on one server.
+//! Beside a live Redisson in a cluster of three primaries with a replica each: what holds on one server holds here. The tests of waking are
+//! beside those on one server.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::beside_java::{
     LONG, SHORT, count_re_entries, force_one_another, keep_one_another_out, outlive_one_another,
 };
 use crate::java::{Java, LIMIT};
+use crate::{counts_beside_java as counts, fair_beside_java as fair, rwlock_beside_java as rwlock};
 
 /// On several nodes.
 const NAMES: [&str; 3] = ["first", "another", "third"];
@@ -30,7 +31,11 @@ async fn each_side_keeps_the_other_out_and_counts_re_entries() -> Result<()> {
         keep_one_another_out(&redisson, &client, name).await?;
         count_re_entries(&redisson, &client, name).await?;
     }
-    Ok(())
+    fair::keep_one_another_out(&*cluster, &redisson, &client).await?;
+    rwlock::read_together_and_write_alone(&*cluster, &redisson, &client).await?;
+    rwlock::count_re_entries(&*cluster, &redisson, &client).await?;
+    counts::count_permits(&redisson, &client).await?;
+    counts::count_permits_with_ends(&redisson, &client).await
 }
 
 #[tokio::test]
@@ -44,7 +49,29 @@ async fn force_is_noticed_and_what_the_dead_held_is_free_in_time() -> Result<()>
     for name in NAMES {
         force_one_another(&redisson, &client, name).await?;
     }
+    fair::heed_renewals_and_force(&*cluster, &redisson, &client).await?;
+    rwlock::force_one_another(&redisson, &client).await?;
+    counts::take_permits_away(&redisson, &client).await?;
     outlive_one_another(&cluster.url(), &java, &redisson, &client, "dead").await
+}
+
+#[tokio::test]
+async fn what_the_dead_of_either_side_held_of_other_kinds_is_free_in_time() -> Result<()> {
+    for kind in ["fair", "rwlock", "permits"] {
+        let Some(java) = Java::start()? else {
+            return Ok(());
+        };
+        let cluster = Cluster::pooled().await?;
+        let url = cluster.url();
+        let redisson = java.client_of_cluster(&cluster.nodes()[0], SHORT).await?;
+        let client = cluster.client(Client::builder().ttl(SHORT)).await?;
+        match kind {
+            "fair" => fair::outlive_one_another(&*cluster, &url, &java, &redisson, &client).await?,
+            "rwlock" => rwlock::outlive_one_another(&url, &java, &redisson, &client).await?,
+            _ => counts::outlive_one_another(&*cluster, &url, &java, &redisson, &client).await?,
+        }
+    }
+    Ok(())
 }
 
 /// Two processes of Java and two clients here read a number and write the next one.

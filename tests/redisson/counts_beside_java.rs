@@ -30,6 +30,11 @@ async fn permits_are_counted_alike_on_both_sides() -> Result<()> {
     else {
         return Ok(());
     };
+    count_permits(redisson, client).await
+}
+
+/// Each side takes and returns permits that the other counts.
+pub(crate) async fn count_permits(redisson: &JavaClient, client: &Client) -> Result<()> {
     let theirs = redisson.lock("semaphore", "counted");
     let ours = RedissonSemaphore::new(client, "counted");
     ensure!(!theirs.ask("try", "1").await?);
@@ -55,8 +60,13 @@ async fn permits_with_ends_are_counted_alike_on_both_sides() -> Result<()> {
     else {
         return Ok(());
     };
-    let theirs = redisson.lock("permits", "counted");
-    let ours = RedissonPermitExpirableSemaphore::new(client, "counted");
+    count_permits_with_ends(redisson, client).await
+}
+
+/// The same for permits with leases.
+pub(crate) async fn count_permits_with_ends(redisson: &JavaClient, client: &Client) -> Result<()> {
+    let theirs = redisson.lock("permits", "ended");
+    let ours = RedissonPermitExpirableSemaphore::new(client, "ended");
     ensure!(ours.try_set_permits(3).await? && !theirs.ask("set", "7").await?);
     let two = ours.permits(2).try_acquire().await?.context("there are")?;
     ensure!(theirs.tell("available", "").await? == "1");
@@ -260,8 +270,13 @@ async fn a_permit_that_the_other_side_takes_away_is_noticed() -> Result<()> {
     else {
         return Ok(());
     };
-    let theirs = redisson.lock("permits", "forced");
-    let ours = RedissonPermitExpirableSemaphore::new(client, "forced");
+    take_permits_away(redisson, client).await
+}
+
+/// The lease of our client is [`SHORT`].
+pub(crate) async fn take_permits_away(redisson: &JavaClient, client: &Client) -> Result<()> {
+    let theirs = redisson.lock("permits", "taken");
+    let ours = RedissonPermitExpirableSemaphore::new(client, "taken");
     ensure!(ours.try_set_permits(1).await?);
     // Java releases ours by the id that the server has.
     let guard = ours.acquire().await?;
@@ -300,14 +315,24 @@ async fn what_the_dead_of_either_side_held_comes_back_in_time() -> Result<()> {
     else {
         return Ok(());
     };
-    let url = server.url();
+    outlive_one_another(server, &server.url(), java, redisson, client).await
+}
+
+/// All leases are [`SHORT`]. Java is dead after this.
+pub(crate) async fn outlive_one_another(
+    site: &dyn Site,
+    url: &str,
+    java: &Java,
+    redisson: &JavaClient,
+    client: &Client,
+) -> Result<()> {
     let theirs = redisson.lock("permits", "dead");
     let ours = RedissonPermitExpirableSemaphore::new(client, "dead");
     ensure!(ours.try_set_permits(1).await?);
-    let mut program = holder(&["redisson-permits", &url, "permits", "dead", "2000"])?;
+    let mut program = holder(&["redisson-permits", url, "permits", "dead", "2000"])?;
     ensure!(first_line(&mut program).await?.starts_with("held"));
     let waiting = theirs.begin("acquire", "2000")?;
-    listening(server, "redisson_sc:{dead}", 1).await?;
+    listening(site, "redisson_sc:{dead}", 1).await?;
     program.kill().await?;
     let id = timeout(SOON, JavaLock::end(waiting)).await??;
     ensure!(id.len() == 32, "{id}");
@@ -315,11 +340,11 @@ async fn what_the_dead_of_either_side_held_comes_back_in_time() -> Result<()> {
     // An RSemaphore's come back to a Rust client.
     let plain = RedissonSemaphore::new(client, "plain");
     ensure!(plain.try_set_permits(1).await?);
-    let mut program = holder(&["redisson-permits", &url, "semaphore", "plain", "2000"])?;
+    let mut program = holder(&["redisson-permits", url, "semaphore", "plain", "2000"])?;
     ensure!(first_line(&mut program).await?.starts_with("held"));
     ensure!(!redisson.lock("semaphore", "plain").ask("try", "1").await?);
     let waiting = redisson.lock("semaphore", "plain").begin("acquire", "1")?;
-    listening(server, "redisson_sc:{plain}", 1).await?;
+    listening(site, "redisson_sc:{plain}", 1).await?;
     program.kill().await?;
     // Whoever asks gives it back.
     let mut waiting = std::pin::pin!(timeout(SOON, JavaLock::end(waiting)));

@@ -84,6 +84,15 @@ async fn each_side_keeps_the_other_out_of_a_fair_lock() -> Result<()> {
     else {
         return Ok(());
     };
+    keep_one_another_out(server, redisson, client).await
+}
+
+/// One of either side holds, once and again, while the other tries.
+pub(crate) async fn keep_one_another_out(
+    site: &dyn Site,
+    redisson: &JavaClient,
+    client: &Client,
+) -> Result<()> {
     let theirs = redisson.lock("fair", "fair");
     let ours = RedissonFairLock::new(client, "fair");
     ensure!(theirs.ask("try", "7").await?);
@@ -111,7 +120,7 @@ async fn each_side_keeps_the_other_out_of_a_fair_lock() -> Result<()> {
     ensure!(theirs.ask("held", "7").await?);
     ensure!(guard.release().await? == Released::Free);
     ensure!(!theirs.ask("locked", "").await?);
-    is_tidy(server, "fair").await
+    is_tidy(site, "fair").await
 }
 
 #[tokio::test]
@@ -304,21 +313,31 @@ async fn what_the_dead_of_either_side_held_goes_to_the_first_in_the_queue() -> R
     else {
         return Ok(());
     };
-    let url = server.url();
-    let mut dead = holder(&["redisson-fair", &url, "held", "2000", "300000"])?;
+    outlive_one_another(server, &server.url(), java, redisson, client).await
+}
+
+/// All leases are [`SHORT`]. Java is dead after this.
+pub(crate) async fn outlive_one_another(
+    site: &dyn Site,
+    url: &str,
+    java: &Java,
+    redisson: &JavaClient,
+    client: &Client,
+) -> Result<()> {
+    let mut dead = holder(&["redisson-fair", url, "held", "2000", "300000"])?;
     ensure!(first_line(&mut dead).await?.starts_with("held"));
     let theirs = redisson.lock("fair", "held");
     let behind = theirs.begin("lock", "8")?;
-    queued(server, "held", 1).await?;
+    queued(site, "held", 1).await?;
     dead.kill().await?;
     ensure!(timeout(SOON, JavaLock::end(behind)).await?? == "ok");
 
     let behind = waits(&RedissonFairLock::new(client, "held"));
-    queued(server, "held", 1).await?;
+    queued(site, "held", 1).await?;
     java.kill()?;
     let guard = timeout(SOON, behind).await???;
     ensure!(guard.release().await? == Released::Free);
-    is_tidy(server, "held").await
+    is_tidy(site, "held").await
 }
 
 #[tokio::test]
@@ -332,6 +351,15 @@ async fn renewals_and_force_of_a_fair_lock_are_heeded_by_both_sides() -> Result<
     else {
         return Ok(());
     };
+    heed_renewals_and_force(server, redisson, client).await
+}
+
+/// The lease of our client is [`SHORT`].
+pub(crate) async fn heed_renewals_and_force(
+    site: &dyn Site,
+    redisson: &JavaClient,
+    client: &Client,
+) -> Result<()> {
     let (theirs, ours) = (
         redisson.lock("fair", "kept"),
         RedissonFairLock::new(client, "kept"),
@@ -346,7 +374,7 @@ async fn renewals_and_force_of_a_fair_lock_are_heeded_by_both_sides() -> Result<
 
     // Force in Java wakes the first, which is one of ours.
     let next = waits(&ours);
-    queued(server, "kept", 1).await?;
+    queued(site, "kept", 1).await?;
     ensure!(theirs.ask("force", "").await?);
     let next = timeout(SOON, next).await???;
     ensure!(timeout(SOON, guard.lost()).await?.reason == LossReason::Gone);
@@ -354,7 +382,7 @@ async fn renewals_and_force_of_a_fair_lock_are_heeded_by_both_sides() -> Result<
 
     // And force here one of Java's.
     let behind = theirs.begin("lock", "8")?;
-    queued(server, "kept", 1).await?;
+    queued(site, "kept", 1).await?;
     let holder = &ours.inspect().await?[0].holders[0];
     ensure!(ours.force_release(&holder.claim).await?);
     ensure!(timeout(SOON, JavaLock::end(behind)).await?? == "ok");
@@ -362,7 +390,7 @@ async fn renewals_and_force_of_a_fair_lock_are_heeded_by_both_sides() -> Result<
     ensure!(waited.is_err(), "it came in beside a holder in Java");
     ensure!(theirs.tell("unlock", "8").await? == "ok");
     drop(next);
-    is_tidy(server, "kept").await
+    is_tidy(site, "kept").await
 }
 
 /// Java's clock cannot be set here. What Redisson does if it is ahead is known: it drops the first.

@@ -61,6 +61,15 @@ async fn readers_of_both_sides_read_together_and_writers_of_either_exclude_all()
     else {
         return Ok(());
     };
+    read_together_and_write_alone(server, redisson, client).await
+}
+
+/// Readers of both sides, and writers of either.
+pub(crate) async fn read_together_and_write_alone(
+    site: &dyn Site,
+    redisson: &JavaClient,
+    client: &Client,
+) -> Result<()> {
     let Both {
         theirs_to_read,
         theirs_to_write,
@@ -88,7 +97,7 @@ async fn readers_of_both_sides_read_together_and_writers_of_either_exclude_all()
     ensure!(writing.release().await? == Released::Free);
     ensure!(theirs_to_write.ask("try", "7").await?);
     ensure!(theirs_to_write.tell("unlock", "7").await? == "ok");
-    ensure!(server.command(&["EXISTS", "both"]).await?.into_integer()? == 0);
+    ensure!(site.command(&["EXISTS", "both"]).await? == "0");
     Ok(())
 }
 
@@ -211,6 +220,15 @@ async fn re_entries_of_either_side_are_counted_and_an_owner_may_be_shared() -> R
     else {
         return Ok(());
     };
+    count_re_entries(server, redisson, client).await
+}
+
+/// A thread in Java and a claim here are one owner.
+pub(crate) async fn count_re_entries(
+    site: &dyn Site,
+    redisson: &JavaClient,
+    client: &Client,
+) -> Result<()> {
     let Both {
         theirs_to_read,
         theirs_to_write,
@@ -239,13 +257,7 @@ async fn re_entries_of_either_side_are_counted_and_an_owner_may_be_shared() -> R
     ensure!(reading.release().await? == Released::StillHeld(1));
     ensure!(!theirs_to_write.ask("try", "8").await?);
     ensure!(theirs_to_read.tell("unlock", "7").await? == "ok");
-    ensure!(
-        server
-            .command(&["EXISTS", "counts"])
-            .await?
-            .into_integer()?
-            == 0
-    );
+    ensure!(site.command(&["EXISTS", "counts"]).await? == "0");
     Ok(())
 }
 
@@ -322,6 +334,11 @@ async fn force_of_either_side_is_noticed_by_the_other() -> Result<()> {
     else {
         return Ok(());
     };
+    force_one_another(redisson, client).await
+}
+
+/// The lease of our client is [`SHORT`].
+pub(crate) async fn force_one_another(redisson: &JavaClient, client: &Client) -> Result<()> {
     let both = Both::new(redisson, client, "forced");
     let guard = both.ours.read().await?;
     ensure!(both.theirs_to_read.ask("force", "").await?);
@@ -356,9 +373,19 @@ async fn what_the_dead_of_either_side_held_is_free_in_time() -> Result<()> {
     else {
         return Ok(());
     };
+    outlive_one_another(&server.url(), java, redisson, client).await
+}
+
+/// All leases are [`SHORT`]. Java is dead after this.
+pub(crate) async fn outlive_one_another(
+    url: &str,
+    java: &Java,
+    redisson: &JavaClient,
+    client: &Client,
+) -> Result<()> {
     let both = Both::new(redisson, client, "dead");
     for held in ["redisson-read", "redisson-write"] {
-        let mut ours = holder(&[held, &server.url(), "dead", "2000"])?;
+        let mut ours = holder(&[held, url, "dead", "2000"])?;
         ensure!(first_line(&mut ours).await?.starts_with("held"));
         let waiting = both.theirs_to_write.begin("lock", "7")?;
         ours.kill().await?;
