@@ -49,6 +49,8 @@ macro_rules! searches {
 searches! {
     MUTEX: every_rule_of_a_mutex_holds_in_every_state_nearby,
         every_rule_of_a_mutex_holds_in_every_state;
+    COHORT: every_rule_of_a_cohort_holds_in_every_state_nearby,
+        every_rule_of_a_cohort_holds_in_every_state;
     REENTRANT: every_rule_of_a_reentrant_lock_holds_in_every_state_nearby,
         every_rule_of_a_reentrant_lock_holds_in_every_state;
     FAIR: every_rule_of_a_fair_lock_holds_in_every_state_nearby,
@@ -130,7 +132,7 @@ fn every_mistake_in_the_engine_breaks_the_rule_that_it_is_about() -> Result<()> 
     };
     for (mutant, rule) in searched::all().iter().filter_map(rules) {
         let expected = match mutant {
-            Mutant::BelieveWhileConverting => Rule::TokenPassed,
+            Mutant::ValidWhileConverting => Rule::TokenPassed,
             Mutant::RenewWhileConverting => Rule::LostToItself,
             // A write-back that counts although the claim is gone causes no overlap.
             Mutant::GoneWriteBackCounts | Mutant::UnequalTokensAgree => Rule::NoMajority,

@@ -12,6 +12,7 @@ mod majority;
 mod modes;
 mod once;
 mod permits;
+mod queue;
 mod several;
 
 pub use election::ELECTION;
@@ -20,6 +21,7 @@ pub use majority::REDLOCK;
 pub use modes::RWLOCK;
 pub use once::ONCE;
 pub use permits::SEMAPHORE;
+pub use queue::FAIR;
 pub use several::MULTI;
 
 use crate::kinds::KindModel;
@@ -178,8 +180,9 @@ const fn mutant(
 /// Every mutant of the scripts.
 pub fn every() -> impl Iterator<Item = &'static Mutant> {
     let single = ALL.iter().chain(FAIR).chain(RWLOCK).chain(SEMAPHORE);
-    let searched = modes::SEARCHED
+    let searched = queue::SEARCHED
         .iter()
+        .chain(modes::SEARCHED)
         .chain(permits::SEARCHED)
         .chain(ONCE)
         .chain(LATCH)
@@ -188,80 +191,6 @@ pub fn every() -> impl Iterator<Item = &'static Mutant> {
         .chain(election::SEARCHED);
     single.chain(searched).chain(MULTI).chain(REDLOCK)
 }
-
-/// Mutants of the scripts that show in the fair lock; the simulation must find them too.
-pub const FAIR: &[Mutant] = &[
-    mutant(
-        "fair_release_gives_no_turn",
-        &lock::RELEASE,
-        "  told = advance(name)\n",
-        "",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_release_keeps_the_place",
-        &lock::RELEASE,
-        "name.waits and withdraw(name, member_of('', share, claim)) > 0",
-        "false",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_release_tells_nobody",
-        &lock::RELEASE,
-        "return client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
-        "return client and message and '1'",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_heartbeat_creates",
-        &lock::HEARTBEAT,
-        "  if not place then\n    return 'GONE'\n  end\n",
-        "  if not place then\n    redis.call('ZADD', name.queue, '9', member)\n    hear(name, claim, request)\n    return { 'WAITING', 1 }\n  end\n",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_heartbeat_gives_no_turn",
-        &lock::HEARTBEAT,
-        "    advance(name)\n",
-        "",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_acquire_passes_the_queue",
-        &lock::ACQUIRE,
-        "\nif select(2, advance(name)) then",
-        "\nname.waits = false\nif false then",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_acquire_repeated_loses_its_place",
-        &lock::ACQUIRE,
-        "  local left, place, entry = first_end(name), place_of(name, member)\n",
-        "  redis.call('ZREM', name.queue, member)\n  local left, place, entry = first_end(name), place_of(name, member)\n",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_acquire_joins_in_front",
-        &lock::ACQUIRE,
-        "tonumber(last[2] or 0) + 1",
-        "tonumber(last[2] or 0) - 1",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_acquire_ignores_the_tombstone",
-        &lock::ACQUIRE,
-        "has_left or ",
-        "",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_full_queue_forgets_whom_the_run_let_in",
-        &lock::ACQUIRE,
-        "  if limit > 0 and length >= limit then\n    settle(name)\n",
-        "  if limit > 0 and length >= limit then\n",
-        Where::FourClients,
-    ),
-];
 
 /// Mutants of scripts that only the search must find.
 pub const ALL: &[Mutant] = &[
@@ -345,7 +274,7 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_token_ignores_the_floor",
         &lock::ACQUIRE,
-        "math.max(last_token(counter) + 1, now, token_number(floor) + 1)",
+        "math.max(last_token(counter) + 1, now, floor_number(floor) + 1)",
         "math.max(last_token(counter) + 1, now)",
         Where::Forgetting,
     ),
@@ -371,13 +300,6 @@ pub const ALL: &[Mutant] = &[
         Where::Small,
     ),
     mutant(
-        "fair_acquire_shortens_a_grant",
-        &lock::ACQUIRE,
-        "put(name, math.max(ends, name.now + ttl)",
-        "put(name, name.now + ttl",
-        Where::Queue,
-    ),
-    mutant(
         "reentrant_acquire_lets_others_in_when_one_claim_has_ended",
         &lock::ACQUIRE,
         "name.exclusive = math.max(name.exclusive - 1, 0)",
@@ -389,6 +311,13 @@ pub const ALL: &[Mutant] = &[
         &lock::ACQUIRE,
         "local token = shared and name.token or",
         "local token =",
+        Where::Small,
+    ),
+    mutant(
+        "reentrant_acquire_counts_one_claim_however_many_hold",
+        &lock::ACQUIRE,
+        "name.exclusive + 1, name.live + 1, owner_of(claim)",
+        "1, 1, owner_of(claim)",
         Where::Small,
     ),
     mutant(
@@ -460,47 +389,5 @@ pub const ALL: &[Mutant] = &[
         "    reply[i + 2] = 'INFLATED'\n",
         "    reply[i + 2] = 'GONE'\n",
         Where::Small,
-    ),
-    mutant(
-        "fair_heartbeat_is_not_noted",
-        &lock::HEARTBEAT,
-        "  hear(name, claim, request, entry)\n",
-        "",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_heartbeat_shortens_a_grant",
-        &lock::HEARTBEAT,
-        "put(name, math.max(ends, name.now + ttl)",
-        "put(name, name.now + ttl",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_release_grants_for_too_long",
-        &lock::RELEASE,
-        "claim, ends - name.now)",
-        "claim, math.max(ends - name.now, name.waiter_ttl))",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_release_grants_for_too_short",
-        &lock::RELEASE,
-        "claim, ends - name.now)",
-        "claim, math.ceil((ends - name.now) / 2))",
-        Where::Queue,
-    ),
-    mutant(
-        "fair_full_queue_counts_the_dead",
-        &lock::ACQUIRE,
-        "    length = thin_out(name, length)\n",
-        "",
-        Where::FullQueue,
-    ),
-    mutant(
-        "fair_full_queue_drops_the_living",
-        &lock::ACQUIRE,
-        "    if not is_alive(name, entry) then\n      dead",
-        "    if i > 1 then\n      dead",
-        Where::FullQueue,
     ),
 ];

@@ -1,0 +1,139 @@
+//! Mutants of what the scripts do with a queue.
+
+use lockkeeper_lua::lock;
+
+use super::{Mutant, Where, mutant};
+
+/// Mutants of the scripts that show in the fair lock; the simulation must find them too.
+pub const FAIR: &[Mutant] = &[
+    mutant(
+        "fair_release_gives_no_turn",
+        &lock::RELEASE,
+        "  told = advance(name)\n",
+        "",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_release_keeps_the_place",
+        &lock::RELEASE,
+        "name.waits and withdraw(name, member_of('', share, claim)) > 0",
+        "false",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_release_tells_nobody",
+        &lock::RELEASE,
+        "return client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
+        "return client and message and '1'",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_heartbeat_creates",
+        &lock::HEARTBEAT,
+        "  if not place then\n    return 'GONE'\n  end\n",
+        "  if not place then\n    redis.call('ZADD', name.queue, '9', member)\n    hear(name, claim, request)\n    return { 'WAITING', 1 }\n  end\n",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_heartbeat_gives_no_turn",
+        &lock::HEARTBEAT,
+        "    advance(name)\n",
+        "",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_acquire_passes_the_queue",
+        &lock::ACQUIRE,
+        "\nif select(2, advance(name)) then",
+        "\nname.waits = false\nif false then",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_acquire_repeated_loses_its_place",
+        &lock::ACQUIRE,
+        "  local left, place, entry = first_end(name), place_of(name, member)\n",
+        "  redis.call('ZREM', name.queue, member)\n  local left, place, entry = first_end(name), place_of(name, member)\n",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_acquire_joins_in_front",
+        &lock::ACQUIRE,
+        "tonumber(last[2] or 0) + 1",
+        "tonumber(last[2] or 0) - 1",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_acquire_ignores_the_tombstone",
+        &lock::ACQUIRE,
+        "has_left or ",
+        "",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_full_queue_forgets_whom_the_run_let_in",
+        &lock::ACQUIRE,
+        "  if limit > 0 and length >= limit then\n    settle(name)\n",
+        "  if limit > 0 and length >= limit then\n",
+        Where::FourClients,
+    ),
+];
+
+/// Those that only the search must find.
+pub(super) const SEARCHED: &[Mutant] = &[
+    mutant(
+        "fair_acquire_shortens_a_grant",
+        &lock::ACQUIRE,
+        "put(name, math.max(ends, name.now + ttl)",
+        "put(name, name.now + ttl",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_heartbeat_does_not_count_whom_it_grants",
+        &lock::HEARTBEAT,
+        "name.exclusive + 1, name.live + 1, owner_of(claim)",
+        "name.exclusive, name.live, owner_of(claim)",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_heartbeat_is_not_noted",
+        &lock::HEARTBEAT,
+        "  hear(name, claim, request, entry)\n",
+        "",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_heartbeat_shortens_a_grant",
+        &lock::HEARTBEAT,
+        "put(name, math.max(ends, name.now + ttl)",
+        "put(name, name.now + ttl",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_release_grants_for_too_long",
+        &lock::RELEASE,
+        "claim, ends - name.now)",
+        "claim, math.max(ends - name.now, name.waiter_ttl))",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_release_grants_for_too_short",
+        &lock::RELEASE,
+        "claim, ends - name.now)",
+        "claim, math.ceil((ends - name.now) / 2))",
+        Where::Queue,
+    ),
+    mutant(
+        "fair_full_queue_counts_the_dead",
+        &lock::ACQUIRE,
+        "    length = thin_out(name, length)\n",
+        "",
+        Where::FullQueue,
+    ),
+    mutant(
+        "fair_full_queue_drops_the_living",
+        &lock::ACQUIRE,
+        "    if not is_alive(name, entry) then\n      dead",
+        "    if i > 1 then\n      dead",
+        Where::FullQueue,
+    ),
+];
