@@ -189,7 +189,7 @@ fn a_history_that_fails_is_shown_with_its_end_and_the_command_that_repeats_it() 
         assert!(!output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    let report = simulate(&["--mutant", "BelieveWhileLeaving", "--threads", "1"]);
+    let report = simulate(&["--mutant", "ValidWhileReleasing", "--threads", "1"]);
     let lines: Vec<_> = report.lines().collect();
     let [violation, before @ .., repeat] = &lines[..] else {
         panic!("{report}");
@@ -198,7 +198,7 @@ fn a_history_that_fails_is_shown_with_its_end_and_the_command_that_repeats_it() 
     assert!((1..=60).contains(&before.len()), "{} lines", before.len());
     let command = repeat.strip_prefix("to repeat it: cargo xtask simulate ");
     let arguments: Vec<_> = command.unwrap().split(' ').collect();
-    assert!(arguments.ends_with(&["--mutant", "BelieveWhileLeaving"]));
+    assert!(arguments.ends_with(&["--mutant", "ValidWhileReleasing"]));
     assert_eq!(simulate(&arguments), report);
 }
 
@@ -234,17 +234,17 @@ caught! {
     a_deadline_counted_from_the_answer_is_found: DeadlineFromAnswer,
     #[ignore = "long: `cargo xtask prove` runs it"]
     a_missing_margin_is_found: NoMargin,
-    validity_while_releasing_is_found: BelieveWhileLeaving,
+    validity_while_releasing_is_found: ValidWhileReleasing,
     #[ignore = "long: `cargo xtask prove` runs it"]
-    a_release_without_tombstone_is_found: LeaveUnmarked,
+    a_release_without_tombstone_is_found: ReleaseWithoutTombstone,
     a_missing_answer_taken_for_no_is_found: UnknownIsNo,
     #[ignore = "long: `cargo xtask prove` runs it"]
     requests_abreast_are_found: RequestsAbreast,
-    a_script_sent_again_after_the_release_is_found: ResendAfterLeave,
+    a_script_sent_again_after_the_release_is_found: ResendAfterRelease,
     a_claim_that_lives_twice_is_found: ReuseClaim,
     #[ignore = "long: `cargo xtask prove` runs it"]
     waiters_deaf_to_a_gap_are_found: DeafToReconnect,
-    a_claim_given_up_without_release_is_found: DropWithoutLeave,
+    a_claim_given_up_without_release_is_found: DropWithoutRelease,
     #[ignore = "long: `cargo xtask prove` runs it"]
     a_grant_counted_from_the_last_send_is_found: GrantFromLastSend,
     #[ignore = "long: `cargo xtask prove` runs it"]
@@ -258,7 +258,7 @@ caught! {
     #[ignore = "long: `cargo xtask prove` runs it"]
     waiters_deaf_to_grants_are_found: DeafToGrants,
     #[ignore = "long: `cargo xtask prove` runs it"]
-    validity_while_another_mode_takes_the_place_is_found: BelieveWhileConverting,
+    validity_while_another_mode_takes_the_place_is_found: ValidWhileConverting,
     a_release_of_several_that_stops_at_the_first_error_is_found: ReleaseStopsAtFirstError,
     a_loss_of_one_that_keeps_the_rest_is_found: LossOfOneKeepsTheRest,
 }
@@ -308,13 +308,13 @@ fn a_leader_that_makes_itself_known_only_once_is_found() {
 
 /// The rules by which the histories of mixed workloads find mistakes, and the first seeds.
 const FOUND_IN_MIXED: [(Mutant, &str, u64); 14] = [
-    (Mutant::BelieveWhileLeaving, "two ends of a lease", 1),
-    (Mutant::LeaveUnmarked, "back after its release", 3),
+    (Mutant::ValidWhileReleasing, "two ends of a lease", 1),
+    (Mutant::ReleaseWithoutTombstone, "back after its release", 3),
     (Mutant::UnknownIsNo, "a claim nobody wants", 1),
-    (Mutant::ResendAfterLeave, "a claim lives once", 7),
+    (Mutant::ResendAfterRelease, "a claim lives once", 7),
     (Mutant::ReuseClaim, "one request at a time", 1),
     (Mutant::DeafToReconnect, "deaf to a gap", 25),
-    (Mutant::DropWithoutLeave, "a claim nobody wants", 1),
+    (Mutant::DropWithoutRelease, "a claim nobody wants", 1),
     (Mutant::WaiterNeverHeartbeats, "an error without cause", 1),
     (Mutant::DeafToGrants, "a grant nobody heard of", 2),
     (Mutant::DeadlineFromAnswer, "two holders", 165),

@@ -40,21 +40,21 @@ defects! {
     /// The margin is ignored: a lease ends for its holder only when it ends on the server.
     NoMargin,
     /// Validity ends when the release is answered, not before it is sent.
-    BelieveWhileLeaving,
+    ValidWhileReleasing,
     /// A release that overtakes an acquire leaves no tombstone.
-    LeaveUnmarked,
+    ReleaseWithoutTombstone,
     /// An unanswered acquire counts as one that was not granted.
     UnknownIsNo,
     /// A claim may have several unanswered requests.
     RequestsAbreast,
     /// After NOSCRIPT a request is sent again by its text even if a release has been sent.
-    ResendAfterLeave,
+    ResendAfterRelease,
     /// A claim that has been used up is acquired again with the same id.
     ReuseClaim,
     /// After messages may have been missed nobody polls.
     DeafToReconnect,
     /// A claim that is given up before it was granted is not released.
-    DropWithoutLeave,
+    DropWithoutRelease,
     /// The deadline of a grant by message counts from the last request, not from the one that the message names.
     GrantFromLastSend,
     /// The deadline of a grant by message counts from the arrival of the message.
@@ -68,7 +68,7 @@ defects! {
     /// A message about a grant has no effect.
     DeafToGrants,
     /// A holder that is converted stays valid until the answer, although others are granted the lock with it.
-    BelieveWhileConverting,
+    ValidWhileConverting,
     /// A token counts as written back even where the claim is gone.
     GoneWriteBackCounts,
     /// A majority of the servers that answered is enough.
@@ -82,7 +82,7 @@ defects! {
     /// Locks that are held together stay valid when one of them is lost.
     LossOfOneKeepsTheRest,
     /// The old claim of a refused conversion stays valid although another request for it was abandoned.
-    BelieveBesideStrayConversion,
+    ValidBesideConversionInDoubt,
     /// A leader's value is sent once, whether or not that is answered.
     ProclaimedOnce,
     /// The index of claims is updated after the claim has been unlocked.
@@ -107,7 +107,7 @@ impl Mutant {
     /// The defects of conversions, which the exhaustive search alone must find.
     pub const OF_CONVERSIONS: [Self; 2] = [
         Self::RenewWhileConverting,
-        Self::BelieveBesideStrayConversion,
+        Self::ValidBesideConversionInDoubt,
     ];
 
     /// The defects of what leaders proclaim.
@@ -125,21 +125,21 @@ impl Mutant {
     pub const ALL: [Self; 19] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,
-        Self::BelieveWhileLeaving,
-        Self::LeaveUnmarked,
+        Self::ValidWhileReleasing,
+        Self::ReleaseWithoutTombstone,
         Self::UnknownIsNo,
         Self::RequestsAbreast,
-        Self::ResendAfterLeave,
+        Self::ResendAfterRelease,
         Self::ReuseClaim,
         Self::DeafToReconnect,
-        Self::DropWithoutLeave,
+        Self::DropWithoutRelease,
         Self::GrantFromLastSend,
         Self::GrantFromMessage,
         Self::HintBehindHeartbeatLost,
         Self::NoHeartbeatAfterSubscribing,
         Self::WaiterNeverHeartbeats,
         Self::DeafToGrants,
-        Self::BelieveWhileConverting,
+        Self::ValidWhileConverting,
         Self::ReleaseStopsAtFirstError,
         Self::LossOfOneKeepsTheRest,
     ];

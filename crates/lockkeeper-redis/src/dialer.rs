@@ -11,10 +11,10 @@ use tokio::sync::Notify;
 
 use crate::connection::Connection;
 use crate::credentials::Credentials;
-use crate::events::Line;
+use crate::events::Purpose;
 use crate::failure;
+use crate::locator::Locator;
 use crate::options::RedisOptions;
-use crate::whereabouts::Whereabouts;
 use crate::wire::{Lifeline, Listener};
 
 /// The pause before the first new attempt; jitter makes it up to twice as long. Short, because usually one connection to a healthy
@@ -27,9 +27,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Knows how to open one of the two connections.
 #[derive(Clone)]
 pub(crate) struct Dialer {
-    pub(crate) whereabouts: Whereabouts,
+    pub(crate) locator: Locator,
     pub(crate) options: RedisOptions,
-    pub(crate) line: Line,
+    pub(crate) purpose: Purpose,
     /// Receives what arrives besides answers, on the connection for messages.
     pub(crate) listener: Option<Listener>,
     /// Notified when a connection is lost.
@@ -41,10 +41,10 @@ pub(crate) struct Dialer {
 impl Dialer {
     /// Connects, or says at once why it cannot.
     pub(crate) async fn dial(&self) -> Result<(Arc<Connection>, Lifeline), StoreError> {
-        let target = self.whereabouts.find().await?;
+        let target = self.locator.find().await?;
         let opened = Connection::open(&target, &self.options, self.listener.clone()).await?;
-        self.whereabouts.check(&opened.0).await?;
-        tracing::info!(server = %target, line = self.line.as_str(), "connected");
+        self.locator.check(&opened.0).await?;
+        tracing::info!(server = %target, connection = self.purpose.as_str(), "connected");
         Ok(opened)
     }
 
@@ -92,7 +92,7 @@ impl Dialer {
         match connection.authenticate(credentials).await {
             Ok(()) => {
                 let server = connection.target();
-                tracing::debug!(%server, line = self.line.as_str(), "logged in with new credentials");
+                tracing::debug!(%server, connection = self.purpose.as_str(), "logged in with new credentials");
             }
             Err(error) => self.report_not_renewed(&error),
         }
@@ -105,13 +105,13 @@ impl Dialer {
     }
 
     fn reason(&self, error: &StoreError) -> String {
-        let advice = failure::advice(error, self.whereabouts.login());
+        let advice = failure::advice(error, self.locator.login());
         format!("{error}{advice}")
     }
 
     /// Resolves once the server to use is no longer the one of the connection; returns the reason.
     pub(crate) async fn moved(&self, connection: &Connection) -> String {
-        self.whereabouts.moved(connection.target()).await
+        self.locator.moved(connection.target()).await
     }
 
     /// Reports the end of a connection.
@@ -128,14 +128,14 @@ impl Dialer {
             let news = troubles.count(&format!("{what}: {reason}"), now);
             (news, troubles.take_due(now))
         };
-        let (server, line) = (&self.whereabouts, self.line.as_str());
+        let (server, connection) = (&self.locator, self.purpose.as_str());
         if news {
-            tracing::warn!(%server, line, reason, "{what}");
+            tracing::warn!(%server, connection, reason, "{what}");
         } else {
-            tracing::debug!(%server, line, reason, "{what}");
+            tracing::debug!(%server, connection, reason, "{what}");
         }
         for (trouble, times) in due {
-            tracing::warn!(%server, line, times, "{trouble}");
+            tracing::warn!(%server, connection, times, "{trouble}");
         }
     }
 }

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lockkeeper_core::store::Event;
 use tokio::sync::mpsc;
 
-/// Which connection.
+/// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum Purpose {
     Scripts,
     Messages,
     /// The connection for scripts to one node of several.
@@ -18,7 +18,7 @@ pub(crate) enum Line {
     NodeMessages,
 }
 
-impl Line {
+impl Purpose {
     /// Its name in logs.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -67,16 +67,16 @@ impl Events {
     }
 
     /// A connection has ended.
-    pub(crate) fn lost(&self, line: Line) {
+    pub(crate) fn lost(&self, purpose: Purpose) {
         let mut state = self.lock();
-        state.set_down(line, true);
+        state.set_down(purpose, true);
         state.tell(Event::Disconnected);
     }
 
     /// A connection is back, with its subscriptions in place.
-    pub(crate) fn restored(&self, line: Line) {
+    pub(crate) fn restored(&self, purpose: Purpose) {
         let mut state = self.lock();
-        state.set_down(line, false);
+        state.set_down(purpose, false);
         state.tell_reconnected();
     }
 
@@ -96,11 +96,11 @@ impl Events {
 }
 
 impl State {
-    const fn set_down(&mut self, line: Line, down: bool) {
-        match line {
-            Line::Scripts => self.scripts_down = down,
-            Line::Messages => self.messages_down = down,
-            Line::NodeScripts | Line::NodeMessages => {}
+    const fn set_down(&mut self, purpose: Purpose, down: bool) {
+        match purpose {
+            Purpose::Scripts => self.scripts_down = down,
+            Purpose::Messages => self.messages_down = down,
+            Purpose::NodeScripts | Purpose::NodeMessages => {}
         }
     }
 
@@ -131,16 +131,16 @@ mod tests {
     fn reconnected_is_told_when_the_last_connection_is_back() {
         let events = Events::default();
         let mut stream = events.stream().unwrap();
-        events.lost(Line::Scripts);
-        events.lost(Line::Messages);
-        events.restored(Line::Scripts);
+        events.lost(Purpose::Scripts);
+        events.lost(Purpose::Messages);
+        events.restored(Purpose::Scripts);
         assert_eq!(
             drain(&mut stream),
             [Event::Disconnected, Event::Disconnected]
         );
         events.missed();
         assert_eq!(drain(&mut stream), []);
-        events.restored(Line::Messages);
+        events.restored(Purpose::Messages);
         assert_eq!(drain(&mut stream), [Event::Reconnected]);
         events.missed();
         assert_eq!(drain(&mut stream), [Event::Reconnected]);
@@ -150,9 +150,9 @@ mod tests {
     fn a_node_that_is_back_is_told_of_whatever_the_others_do() {
         let events = Events::default();
         let mut stream = events.stream().unwrap();
-        events.lost(Line::NodeScripts);
-        events.lost(Line::NodeMessages);
-        events.restored(Line::NodeScripts);
+        events.lost(Purpose::NodeScripts);
+        events.lost(Purpose::NodeMessages);
+        events.restored(Purpose::NodeScripts);
         let told = [Event::Disconnected, Event::Disconnected, Event::Reconnected];
         assert_eq!(drain(&mut stream), told);
     }

@@ -39,28 +39,28 @@ compile_error!(
 
 mod advice;
 mod cluster;
+mod command_connection;
 mod connection;
+mod connection_slot;
 mod credentials;
-mod current;
 mod deployment;
 mod dialer;
 mod events;
 mod failure;
+mod locator;
 mod options;
+mod replica_wait_pool;
 mod reply;
 mod request;
-mod script_line;
 mod seeds;
 mod sentinel;
 mod sharding;
-mod side_lines;
 mod single;
 mod store;
 mod subscriber;
 mod target;
 mod tls;
 mod translation;
-mod whereabouts;
 mod wire;
 
 pub use credentials::{Credentials, CredentialsProvider, PasswordFile};

@@ -12,24 +12,24 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::command_connection;
 use crate::connection::Verb;
-use crate::current::{self, Current};
+use crate::connection_slot::{self, ConnectionSlot};
 use crate::dialer::Dialer;
-use crate::events::{Events, Line};
+use crate::events::{Events, Purpose};
 use crate::failure;
+use crate::locator::Locator;
 use crate::options::RedisOptions;
+use crate::replica_wait_pool::ReplicaWaitPool;
 use crate::request::Outgoing;
-use crate::script_line;
-use crate::side_lines::SideLines;
 use crate::subscriber::{Request, Subscriber};
-use crate::whereabouts::Whereabouts;
 use crate::wire::Answer;
 
 /// One server that holds every key: always the same one, or the one that sentinels name.
 pub(crate) struct Single {
-    whereabouts: Whereabouts,
-    current: Arc<Current>,
-    side_lines: SideLines,
+    locator: Locator,
+    current: Arc<ConnectionSlot>,
+    replica_wait_pool: ReplicaWaitPool,
     events: Arc<Events>,
     requests: mpsc::UnboundedSender<Request>,
     closing: watch::Sender<bool>,
@@ -42,46 +42,50 @@ pub(crate) struct Single {
 impl Single {
     /// Connects; with `later`, in the background if the server is out of reach.
     pub(crate) async fn open(
-        whereabouts: Whereabouts,
+        locator: Locator,
         listeners: JoinSet<()>,
         options: RedisOptions,
         later: bool,
     ) -> Result<Self> {
-        let dialer = |line| Dialer {
-            whereabouts: whereabouts.clone(),
+        let dialer = |purpose| Dialer {
+            locator: locator.clone(),
             options: options.clone(),
-            line,
+            purpose,
             alarm: Arc::default(),
             listener: None,
             troubles: Arc::default(),
         };
-        let (scripts, messages) = (dialer(Line::Scripts), dialer(Line::Messages));
-        let side_lines = SideLines::new(dialer(Line::Scripts));
+        let (scripts, messages) = (dialer(Purpose::Scripts), dialer(Purpose::Messages));
+        let replica_wait_pool = ReplicaWaitPool::new(dialer(Purpose::Scripts));
         let events = Arc::new(Events::default());
         let (requests, received) = mpsc::unbounded_channel();
         let subscriber = Subscriber::new(messages, Arc::clone(&events), received);
         let opened = tokio::try_join!(scripts.dial(), subscriber.dial());
         let (current, scripts_opened, messages_opened) = match opened {
             Ok((scripts, messages)) => {
-                let current = Current::new(Arc::clone(&scripts.0));
+                let current = ConnectionSlot::new(Arc::clone(&scripts.0));
                 (Arc::new(current), Some(scripts), Some(messages))
             }
             Err(error) if later && error.is_transient() => {
-                tracing::warn!(server = %whereabouts, %error, "not connected yet");
-                events.lost(Line::Scripts);
-                events.lost(Line::Messages);
-                (Arc::new(Current::down(&error.to_string())), None, None)
+                tracing::warn!(server = %locator, %error, "not connected yet");
+                events.lost(Purpose::Scripts);
+                events.lost(Purpose::Messages);
+                (
+                    Arc::new(ConnectionSlot::down(&error.to_string())),
+                    None,
+                    None,
+                )
             }
             Err(error) => {
-                let advice = failure::advice(&error, whereabouts.login());
-                let hint = failure::hint(&error, whereabouts.speaks_tls());
-                let context = format!("connect to {whereabouts}{advice}{hint}");
+                let advice = failure::advice(&error, locator.login());
+                let hint = failure::hint(&error, locator.speaks_tls());
+                let context = format!("connect to {locator}{advice}{hint}");
                 return Err(Error::backend(context, error));
             }
         };
         let (closing, closed) = watch::channel(false);
         let mut keepers = JoinSet::new();
-        keepers.spawn(script_line::keep(
+        keepers.spawn(command_connection::keep(
             scripts,
             Arc::clone(&current),
             Arc::clone(&events),
@@ -90,9 +94,9 @@ impl Single {
         ));
         keepers.spawn(subscriber.keep(messages_opened, closed));
         Ok(Self {
-            whereabouts,
+            locator,
             current,
-            side_lines,
+            replica_wait_pool,
             events,
             requests,
             closing,
@@ -105,7 +109,7 @@ impl Single {
     fn doubting(&self, answer: Answer) -> Answer {
         answer.inspect_err(|error| {
             if error.code() == Some("READONLY") {
-                self.whereabouts.doubt();
+                self.locator.doubt();
             }
         })
     }
@@ -152,17 +156,23 @@ impl Store for Single {
     ) -> Result<Replicated, StoreError> {
         let deadline = Instant::now() + call.timeout;
         let request = Outgoing::of(&call)?;
-        let (line, answer) = self.side_lines.send(&request, false, deadline).await?;
+        let (connection, answer) = self
+            .replica_wait_pool
+            .send(&request, false, deadline)
+            .await?;
         let value = match self.doubting(answer) {
             Ok(value) => value,
             Err(refused) => {
-                line.give_back();
+                connection.give_back();
                 return Err(refused);
             }
         };
         let reply = Reply::read(call.request, value);
         let reply = reply.map_err(|bad| StoreError::unknown(bad.to_string()).with_source(bad))?;
-        Ok(Replicated::new(reply, line.wait(replicas, patience).await))
+        Ok(Replicated::new(
+            reply,
+            connection.wait(replicas, patience).await,
+        ))
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
@@ -174,7 +184,7 @@ impl Store for Single {
     }
 
     fn keyspace_channel(&self, key: &str) -> Option<String> {
-        let database = self.whereabouts.database();
+        let database = self.locator.database();
         Some(format!("__keyspace@{database}__:{key}"))
     }
 
@@ -183,7 +193,7 @@ impl Store for Single {
     }
 
     fn address(&self) -> String {
-        self.whereabouts.to_string()
+        self.locator.to_string()
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -192,20 +202,20 @@ impl Store for Single {
 
     async fn close(&self) {
         self.current.close();
-        self.side_lines.close();
+        self.replica_wait_pool.close();
         self.closing.send_replace(true);
         let mut keepers = self.keepers.lock().await;
         while keepers.join_next().await.is_some() {}
         self.listeners.lock().await.shutdown().await;
         self.events.end();
-        tracing::info!(server = %self.whereabouts, "closed");
+        tracing::info!(server = %self.locator, "closed");
     }
 }
 
 impl fmt::Debug for Single {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Single")
-            .field("whereabouts", &self.whereabouts)
+            .field("locator", &self.locator)
             .finish_non_exhaustive()
     }
 }

@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 
 use crate::cluster::Cluster;
 use crate::deployment::Deployment;
+use crate::locator::Locator;
 use crate::options::RedisOptions;
 use crate::sentinel::Sentinels;
 use crate::single::Single;
-use crate::whereabouts::Whereabouts;
 #[cfg(feature = "redis-rs")]
 use crate::wire::redis_rs;
 
@@ -71,12 +71,12 @@ impl RedisStore {
         }
         Ok(Self(match deployment {
             Deployment::Single(target) => {
-                let fixed = Whereabouts::Fixed(target);
+                let fixed = Locator::Fixed(target);
                 Box::new(Single::open(fixed, JoinSet::new(), options, later).await?)
             }
             Deployment::Sentinel(watch) => {
                 let (sentinels, listeners) = Sentinels::start(watch, options.clone());
-                let watched = Whereabouts::Watched(sentinels);
+                let watched = Locator::Watched(sentinels);
                 Box::new(Single::open(watched, listeners, options, later).await?)
             }
             Deployment::Cluster(seeds) => Box::new(Cluster::open(seeds, options, later).await?),

@@ -16,12 +16,12 @@ use lockkeeper_core::store::StoreError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::command_connection::rest_after_short_life;
 use crate::connection::{Connection, Verb};
+use crate::connection_slot::{closed, not_connected};
 use crate::credentials::Credentials;
-use crate::current::{closed, not_connected};
 use crate::dialer::Dialer;
 use crate::events::Events;
-use crate::script_line::rest_after_short_life;
 use crate::wire::{Changed, Heard, Lifeline, Listener};
 
 /// How many changes are sent together.
@@ -102,7 +102,7 @@ impl Subscriber {
                     () = closed(&mut closing) => return,
                     made = self.restore() => made,
                 };
-                self.events.restored(self.dialer.line);
+                self.events.restored(self.dialer.purpose);
                 made
             }
         };
@@ -126,7 +126,7 @@ impl Subscriber {
                     }
                 },
             };
-            self.events.lost(self.dialer.line);
+            self.events.lost(self.dialer.purpose);
             self.dialer.report_lost(&why);
             drop((connection, lifeline));
             (connection, lifeline) = tokio::select! {
@@ -134,7 +134,7 @@ impl Subscriber {
                 () = closed(&mut closing) => return,
                 restored = self.restore() => restored,
             };
-            self.events.restored(self.dialer.line);
+            self.events.restored(self.dialer.purpose);
         }
     }
 
@@ -228,7 +228,7 @@ impl Subscriber {
                 },
             };
             self.dialer.report_lost(&why);
-            rest_after_short_life(self.dialer.line, since.into_std()).await;
+            rest_after_short_life(self.dialer.purpose, since.into_std()).await;
         }
     }
 

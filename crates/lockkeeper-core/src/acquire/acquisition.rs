@@ -109,8 +109,8 @@ impl Acquisition {
         let wait = self.wait;
         match &self.stages[..] {
             [stage] if stage.is_of_one_name() => {
-                let seat = stage.first();
-                let (protocol, owner) = (&seat.protocol, seat.owner);
+                let spec = stage.first();
+                let (protocol, owner) = (&spec.protocol, spec.owner);
                 let (name, kind) = (protocol.name().as_str(), protocol.kind());
                 tracing::info_span!("acquire", name, %kind, %owner, ?wait)
             }
@@ -368,12 +368,12 @@ impl Acquisition {
         if stage.quorum.is_some() {
             return None;
         }
-        let seat = stage
-            .seats
+        let spec = stage
+            .specs
             .get(self.awaited)
             .unwrap_or_else(|| stage.first());
-        let _one_of_few = seat.engine.looks.try_acquire().ok()?;
-        inspection::in_the_way(&seat.engine, &*seat.protocol, own, WITHDRAWAL).await
+        let _one_of_few = spec.engine.looks.try_acquire().ok()?;
+        inspection::in_the_way(&spec.engine, &*spec.protocol, own, WITHDRAWAL).await
     }
 }
 

@@ -12,19 +12,19 @@ use crate::seam::clock::sleep_until;
 use crate::words::token::FencingToken;
 
 /// A claim in the local queue. Dropping this removes it.
-struct InLine<'a>(&'a Arc<Part>);
+struct LocalWaiter<'a>(&'a Arc<Part>);
 
-impl<'a> InLine<'a> {
+impl<'a> LocalWaiter<'a> {
     /// Joins the queue behind other claims of its cohort; `None` if there are none.
     fn behind_others(part: &'a Arc<Part>) -> Option<Self> {
         part.requester.claims.arrive(part).then(|| {
-            part.change(|claim| claim.stand_in_line(true));
+            part.change(|claim| claim.wait_locally(true));
             Self(part)
         })
     }
 }
 
-impl InLine<'_> {
+impl LocalWaiter<'_> {
     /// Waits until the name is handed over; `None` if the claim must ask the server itself.
     async fn granted(&self) -> Option<FencingToken> {
         let part = self.0;
@@ -48,24 +48,24 @@ impl InLine<'_> {
     }
 }
 
-impl Drop for InLine<'_> {
+impl Drop for LocalWaiter<'_> {
     fn drop(&mut self) {
         self.0.requester.claims.give_up(self.0);
-        self.0.change(|claim| claim.stand_in_line(false));
+        self.0.change(|claim| claim.wait_locally(false));
     }
 }
 
 impl Acquisition {
     /// Waits in the local queue of the cohort, for at most one waiter ttl, if other claims of it ask, wait or hold.
     /// Returns a hold if one of them hands the name over to this claim, or `None` if it must ask the server itself.
-    pub(super) async fn in_line(&mut self, stage: &Stage, told: &mut bool) -> Option<Hold> {
+    pub(super) async fn in_local_queue(&mut self, stage: &Stage, told: &mut bool) -> Option<Hold> {
         // To confirm replicas, or to see whether the queue is full, the claim must send its own request.
         let terms = &stage.first().terms;
         if !terms.in_cohort || self.replicas > 0 || terms.queue_limit.is_some() {
             return None;
         }
         let part = self.only_claim(stage)?;
-        let line = InLine::behind_others(&part)?;
+        let line = LocalWaiter::behind_others(&part)?;
         self.tell_waiting(stage, told);
         // Boxed, so that an acquisition that finds the name free is not larger because of this future.
         let token = Box::pin(line.granted()).await;

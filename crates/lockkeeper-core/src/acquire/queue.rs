@@ -33,20 +33,20 @@ use crate::words::store_error::StoreError;
 impl Stage {
     /// The channel on which another library's queue announces a waiter's turn; `None` for a queue that grants.
     fn turns(&self) -> Option<String> {
-        let seat = self.first();
-        seat.protocol.queue()?.turns(seat.owner)
+        let spec = self.first();
+        spec.protocol.queue()?.turns(spec.owner)
     }
 
     /// The channel on which this client is notified of grants of its claims.
     fn grants(&self) -> String {
-        let seat = self.first();
-        let mut channel = String::with_capacity(seat.protocol.name().main().len() + 64);
+        let spec = self.first();
+        let mut channel = String::with_capacity(spec.protocol.name().main().len() + 64);
         // Writing to a string cannot fail.
         let _ = write!(
             channel,
             "{}:{}",
-            seat.protocol.channel_key(),
-            seat.owner.client()
+            spec.protocol.channel_key(),
+            spec.owner.client()
         );
         channel
     }

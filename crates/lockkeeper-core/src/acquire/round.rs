@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use crate::acquire::acquisition::Acquisition;
-use crate::acquire::stage::{Asked, Busy, Seat, Stage};
+use crate::acquire::stage::{Asked, Busy, PartSpec, Stage};
 use crate::claim::Verdict;
 use crate::engine::floors::Floors;
 use crate::engine::requester::Failed;
@@ -82,7 +82,7 @@ fn reading_of_write_back(
     }
 }
 
-impl Seat {
+impl PartSpec {
     fn floors(&self) -> &Floors {
         &self.engine.requester.floors
     }
@@ -106,7 +106,7 @@ impl Acquisition {
         stage.contended.store(true, Ordering::Relaxed);
         let now = stage.clock().now();
         let busy = |until: Option<Moment>| Busy {
-            seats: missed.shut.iter().map(|&seat| (seat, None)).collect(),
+            specs: missed.shut.iter().map(|&spec| (spec, None)).collect(),
             until: until.map(|until| until.after(self.jitter(stage))),
             rivals: false,
         };
@@ -154,41 +154,41 @@ impl Acquisition {
     /// Runs one round. Whatever its outcome, the claim is released on every server that takes no part in a grant,
     /// including servers that did not answer.
     async fn round(&mut self, stage: &Stage, quorum: Quorum) -> std::result::Result<Hold, Missed> {
-        let (seats, first) = (&stage.seats, stage.first());
+        let (specs, first) = (&stage.specs, stage.first());
         let id = first.engine.claim(first.owner);
-        let asked_at = seats.iter().map(|seat| seat.engine.requester.clock.now());
+        let asked_at = specs.iter().map(|spec| spec.engine.requester.clock.now());
         let asked_at: Vec<Moment> = asked_at.collect();
         // All of these servers have been told the tokens of the grants that this client has seen.
-        let seen = seats
+        let seen = specs
             .iter()
-            .map(|seat| seat.floors().of(seat.protocol.name()));
+            .map(|spec| spec.floors().of(spec.protocol.name()));
         let seen = seen.min().unwrap_or(0);
-        let next = seats.iter().zip(&asked_at);
-        let next = next.filter_map(|(seat, now)| seat.floors().next(*now));
+        let next = specs.iter().zip(&asked_at);
+        let next = next.filter_map(|(spec, now)| spec.floors().next(*now));
         let proposal = quorum.proposal(seen, next);
-        let arm = |seat: &Seat| {
+        let arm = |spec: &PartSpec| {
             let terms = Terms {
                 proposal,
-                ..stage.terms(seat)
+                ..stage.terms(spec)
             };
-            let part = seat
+            let part = spec
                 .engine
-                .arm(id.clone(), &seat.protocol, terms, stage.note.clone(), None);
+                .arm(id.clone(), &spec.protocol, terms, stage.note.clone(), None);
             Unreleased {
-                engine: Arc::clone(&seat.engine),
+                engine: Arc::clone(&spec.engine),
                 parts: vec![part],
-                server: seat.server.clone(),
+                server: spec.server.clone(),
             }
         };
         // If this future is dropped, these are dropped too, and so released.
-        let armed: Vec<Unreleased> = seats.iter().map(arm).collect();
+        let armed: Vec<Unreleased> = specs.iter().map(arm).collect();
         let part = |place: usize| &armed[place].parts[0];
         let clock = Arc::clone(stage.clock());
         let began = clock.now();
-        let drifts = seats.iter().map(|seat| seat.terms.margin);
+        let drifts = specs.iter().map(|spec| spec.terms.margin);
         let drift = drifts.max().unwrap_or_default();
         let mut round = Round::new(quorum, first.terms.ttl, drift, began).above(seen);
-        let mut troubles: Vec<Option<StoreError>> = vec![None; seats.len()];
+        let mut troubles: Vec<Option<StoreError>> = vec![None; specs.len()];
         let mut foreign = Vec::new();
         let ask = async |place: usize| {
             let part = part(place);
@@ -198,7 +198,7 @@ impl Acquisition {
             let part = part(place);
             (place, part.requester.raise(part, token).await)
         };
-        let mut asked: FuturesUnordered<_> = (0..seats.len()).map(&ask).collect();
+        let mut asked: FuturesUnordered<_> = (0..specs.len()).map(&ask).collect();
         let mut raised = FuturesUnordered::new();
         let decided = loop {
             let until = match round.step(clock.now()) {
@@ -219,7 +219,7 @@ impl Acquisition {
                         foreign.push(place);
                     }
                     if let Ok(Verdict::Granted(token)) = outcome {
-                        seats[place].floors().gave(token, proposal, asked_at[place]);
+                        specs[place].floors().gave(token, proposal, asked_at[place]);
                     }
                     let (reply, trouble) = reading(outcome);
                     troubles[place] = trouble;
@@ -240,11 +240,11 @@ impl Acquisition {
             Ok(token) => token,
             Err(failure) => {
                 tracing::debug!(claim = %id, ?failure, ?troubles, "a round failed");
-                let some = (0..seats.len()).any(|place| round.holds_on(place));
+                let some = (0..specs.len()).any(|place| round.holds_on(place));
                 if some && matches!(failure, Failure::Contended(_)) {
                     first.engine.requester.was_split();
                 }
-                let shut = (0..seats.len()).filter(|&place| round.is_shut(place));
+                let shut = (0..specs.len()).filter(|&place| round.is_shut(place));
                 return Err(Missed {
                     failure,
                     shut: shut.collect(),
@@ -253,8 +253,8 @@ impl Acquisition {
                 });
             }
         };
-        for seat in seats {
-            seat.floors().saw(seat.protocol.name(), token);
+        for spec in specs {
+            spec.floors().saw(spec.protocol.name(), token);
         }
         let claims = armed.into_iter().enumerate();
         let claims = claims.filter(|(place, _)| round.holds_on(*place));
@@ -274,9 +274,9 @@ impl Missed {
         let why = match (self.failure, foreign) {
             (Failure::Unreachable(_), Some(place)) => return stage.wrong_kind(*place),
             (Failure::Unreachable(_), None) => {
-                let failed = stage.seats.iter().zip(&self.troubles);
-                let failed = failed.filter_map(|(seat, trouble)| {
-                    let server = seat.server.as_deref().unwrap_or_default();
+                let failed = stage.specs.iter().zip(&self.troubles);
+                let failed = failed.filter_map(|(spec, trouble)| {
+                    let server = spec.server.as_deref().unwrap_or_default();
                     Some((server, trouble.as_ref()?))
                 });
                 let (name, servers) = (stage.name(0), quorum.servers());

@@ -39,9 +39,9 @@ pub(super) const TRIES: u32 = 2;
 /// the other, and the holder loses that time.
 const REQUESTS_PER_TTL: u32 = 10;
 
-/// One name, with its server and its owner.
+/// What a part of the grant is to be: one name, with its server and its owner.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct PartSpec {
     pub(super) engine: Arc<Engine>,
     pub(super) protocol: Arc<dyn Protocol>,
     pub(super) owner: Owner,
@@ -52,7 +52,7 @@ pub(super) struct Seat {
 
 /// The names that are asked for together: one, several by one script, or one on a majority of servers.
 pub(super) struct Stage {
-    pub(super) seats: Vec<Seat>,
+    pub(super) specs: Vec<PartSpec>,
     pub(super) quorum: Option<Quorum>,
     /// How long the servers may be unreachable: one ttl, because no lease of this client could outlive that, or the
     /// caller's time limit if it is longer.
@@ -85,8 +85,8 @@ pub(super) enum Asked {
 
 /// What is in the way.
 pub(super) struct Busy {
-    /// The seats that others hold, and until when, if known.
-    pub(super) seats: Vec<(usize, Option<Moment>)>,
+    /// The parts that others hold, and until when, if known.
+    pub(super) specs: Vec<(usize, Option<Moment>)>,
     /// When the stage may be free, as far as known.
     pub(super) until: Option<Moment>,
     /// Other callers asked at the same moment and nobody got the lock.
@@ -94,9 +94,9 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// The first seat that others hold.
+    /// The first part that others hold.
     pub(super) fn first(&self) -> usize {
-        self.seats.first().map_or(0, |(seat, _)| *seat)
+        self.specs.first().map_or(0, |(spec, _)| *spec)
     }
 }
 
@@ -135,32 +135,32 @@ impl Stage {
             if targets.is_empty() {
                 continue;
             }
-            let mut seats: Vec<Seat> = Vec::with_capacity(targets.len());
+            let mut specs: Vec<PartSpec> = Vec::with_capacity(targets.len());
             for target in targets {
-                let shared = quorum.and_then(|_| seats.first().map(|seat| seat.owner));
-                let mut seat = Seat::new(target, shared, &options, &mut owners)?;
+                let shared = quorum.and_then(|_| specs.first().map(|spec| spec.owner));
+                let mut spec = PartSpec::new(target, shared, &options, &mut owners)?;
                 if several || options.min_replicas > 0 {
                     // If a part is released before everything is held, no cooldown starts.
-                    seat.terms.min_hold = None;
+                    spec.terms.min_hold = None;
                 }
-                seat.terms.wait_until =
-                    wait.map(|wait| seat.engine.requester.clock.now().after(wait));
+                spec.terms.wait_until =
+                    wait.map(|wait| spec.engine.requester.clock.now().after(wait));
                 if !waits {
-                    seat.terms.queue_limit = Some(0);
+                    spec.terms.queue_limit = Some(0);
                 }
-                seat.terms.in_cohort =
-                    quorum.is_none() && targets.len() == 1 && seat.protocol.has_cohorts();
+                spec.terms.in_cohort =
+                    quorum.is_none() && targets.len() == 1 && spec.protocol.has_cohorts();
                 if quorum.is_some() {
-                    let longest = seat.terms.ttl / REQUESTS_PER_TTL;
-                    seat.terms.timeout = seat.terms.timeout.min(longest);
-                    seat.server = Some(label(seats.len() + 1, &seat.engine));
+                    let longest = spec.terms.ttl / REQUESTS_PER_TTL;
+                    spec.terms.timeout = spec.terms.timeout.min(longest);
+                    spec.server = Some(label(specs.len() + 1, &spec.engine));
                 }
-                seats.push(seat);
+                specs.push(spec);
             }
-            let ttl = seats.iter().map(|seat| seat.terms.ttl).min();
+            let ttl = specs.iter().map(|spec| spec.terms.ttl).min();
             let patience = ttl.unwrap_or_default().max(wait.unwrap_or_default());
             made.push(Arc::new(Self {
-                seats,
+                specs,
                 quorum,
                 patience,
                 note: note.cloned(),
@@ -174,67 +174,67 @@ impl Stage {
 
     /// One stage for each of its names, to acquire them one after the other.
     pub(super) fn apart(&self) -> impl DoubleEndedIterator<Item = Arc<Self>> {
-        let alone = |seat: &Seat| {
+        let alone = |spec: &PartSpec| {
             Arc::new(Self {
-                seats: vec![seat.clone()],
+                specs: vec![spec.clone()],
                 quorum: None,
                 patience: self.patience,
                 note: self.note.clone(),
                 contended: AtomicBool::new(false),
             })
         };
-        self.seats.iter().map(alone)
+        self.specs.iter().map(alone)
     }
 
     /// Whether one script can ask for all of its names.
     pub(super) fn can_be_asked_for_together(&self) -> bool {
-        let joint = |seat: &Seat| seat.protocol.joint().is_some();
-        self.seats.len() == 1 || self.seats.iter().all(joint)
+        let joint = |spec: &PartSpec| spec.protocol.joint().is_some();
+        self.specs.len() == 1 || self.specs.iter().all(joint)
     }
 
     /// Whether other acquisitions of its clients poll one of its names and must not be overtaken.
     pub(super) fn is_crowded(&self) -> bool {
-        let crowded = |seat: &Seat| {
-            let protocol = &seat.protocol;
+        let crowded = |spec: &PartSpec| {
+            let protocol = &spec.protocol;
             let passes = self.quorum.is_none() && protocol.reenters();
             let polls = protocol.queue().is_none() && !passes;
-            polls && seat.engine.subscriptions.crowded(&protocol.channel())
+            polls && spec.engine.subscriptions.crowded(&protocol.channel())
         };
-        self.seats.iter().any(crowded)
+        self.specs.iter().any(crowded)
     }
 
     /// Whether one script asks for several names.
     pub(super) fn is_of_several(&self) -> bool {
-        self.quorum.is_none() && self.seats.len() > 1
+        self.quorum.is_none() && self.specs.len() > 1
     }
 
-    /// The terms of the next claim of this seat.
-    pub(super) fn terms(&self, seat: &Seat) -> Terms {
-        let subscriptions = &seat.engine.subscriptions;
-        let polled = seat.protocol.queue().is_none()
+    /// The terms of the next claim of this part.
+    pub(super) fn terms(&self, spec: &PartSpec) -> Terms {
+        let subscriptions = &spec.engine.subscriptions;
+        let polled = spec.protocol.queue().is_none()
             && (self.contended.load(Ordering::Relaxed)
-                || subscriptions.crowded(&seat.protocol.channel()));
+                || subscriptions.crowded(&spec.protocol.channel()));
         Terms {
             polled,
-            ..seat.terms
+            ..spec.terms
         }
     }
 
-    pub(super) fn first(&self) -> &Seat {
-        // A stage has at least one seat.
-        &self.seats[0]
+    pub(super) fn first(&self) -> &PartSpec {
+        // A stage has at least one part.
+        &self.specs[0]
     }
 
     /// The names of the stage.
     pub(super) fn names(&self) -> Vec<&str> {
-        let names = self.seats.iter().map(|seat| seat.protocol.name().as_str());
+        let names = self.specs.iter().map(|spec| spec.protocol.name().as_str());
         names
             .take(if self.quorum.is_some() { 1 } else { usize::MAX })
             .collect()
     }
 
     pub(super) fn is_of_one_name(&self) -> bool {
-        self.seats.len() == 1 || self.quorum.is_some()
+        self.specs.len() == 1 || self.quorum.is_some()
     }
 
     pub(super) fn clock(&self) -> &Arc<dyn Clock> {
@@ -253,7 +253,7 @@ impl Stage {
             Some(quorum) => quorum.servers(),
             None => 1,
         };
-        self.seats.iter().map(|seat| &seat.engine).take(clients)
+        self.specs.iter().map(|spec| &spec.engine).take(clients)
     }
 
     /// Passes of its clients.
@@ -268,16 +268,16 @@ impl Stage {
 
     /// Whether its clients have pending releases of one of its names.
     pub(super) fn is_being_left(&self) -> bool {
-        let left = |seat: &Seat| seat.engine.releaser.departing(&[seat.protocol.name()]);
-        self.seats.iter().any(|seat| left(seat).is_some())
+        let left = |spec: &PartSpec| spec.engine.releaser.departing(&[spec.protocol.name()]);
+        self.specs.iter().any(|spec| left(spec).is_some())
     }
 
     /// Waits until its clients' pending releases of its names are done, for `longest` each or for one request's
     /// timeout. For several servers a majority is enough.
     pub(super) async fn departed(&self, longest: Option<Duration>) {
-        let departing = self.seats.iter().map(async |seat| {
-            let longest = longest.unwrap_or(seat.terms.timeout);
-            seat.engine.departed(&[seat.protocol.name()], longest).await;
+        let departing = self.specs.iter().map(async |spec| {
+            let longest = longest.unwrap_or(spec.terms.timeout);
+            spec.engine.departed(&[spec.protocol.name()], longest).await;
         });
         match self.quorum {
             None => drop(join_all(departing).await),
@@ -293,13 +293,13 @@ impl Stage {
 
     /// Whether its claim waits in a queue on the server.
     pub(super) fn queues(&self) -> bool {
-        self.seats.len() == 1 && self.first().protocol.queue().is_some()
+        self.specs.len() == 1 && self.first().protocol.queue().is_some()
     }
 
-    /// The name of a seat.
-    pub(super) fn name(&self, seat: usize) -> String {
-        let seat = self.seats.get(seat);
-        seat.map_or_else(String::new, |seat| seat.protocol.name().to_string())
+    /// The name of a part.
+    pub(super) fn name(&self, spec: usize) -> String {
+        let spec = self.specs.get(spec);
+        spec.map_or_else(String::new, |spec| spec.protocol.name().to_string())
     }
 
     /// The error when there is nothing to hold.
@@ -308,8 +308,8 @@ impl Stage {
         Error::Done { name, record }
     }
 
-    pub(super) fn backend(&self, seat: usize, doing: &str, error: StoreError) -> Error {
-        let name = self.name(seat);
+    pub(super) fn backend(&self, spec: usize, doing: &str, error: StoreError) -> Error {
+        let name = self.name(spec);
         let with_it = match self.names().len() {
             1 => String::new(),
             names => format!(" and {} more with it", names - 1),
@@ -317,13 +317,13 @@ impl Stage {
         Error::backend(format!("{doing} lock {name:?}{with_it}"), error)
     }
 
-    pub(super) fn protocol_error(&self, seat: usize, message: String) -> Error {
-        let name = self.name(seat);
+    pub(super) fn protocol_error(&self, spec: usize, message: String) -> Error {
+        let name = self.name(spec);
         Error::Protocol { name, message }
     }
 
-    pub(super) fn wrong_kind(&self, seat: usize) -> Error {
-        let protocol = &self.seats[seat].protocol;
+    pub(super) fn wrong_kind(&self, spec: usize) -> Error {
+        let protocol = &self.specs[spec].protocol;
         Error::WrongKind {
             name: protocol.name().to_string(),
             kind: protocol.kind().as_str(),
@@ -331,35 +331,35 @@ impl Stage {
         }
     }
 
-    /// Makes new claims for the seats, which one script asks for. The claims, and the duty to release them, exist before
+    /// Makes new claims for the parts, which one script asks for. The claims, and the duty to release them, exist before
     /// anything is sent.
     pub(super) fn arm(&self) -> Unreleased {
         let engine = &self.first().engine;
-        let arm = |seat: &Seat| {
-            let id = engine.claim(seat.owner);
+        let arm = |spec: &PartSpec| {
+            let id = engine.claim(spec.owner);
             engine.arm(
                 id,
-                &seat.protocol,
-                self.terms(seat),
+                &spec.protocol,
+                self.terms(spec),
                 self.note.clone(),
                 None,
             )
         };
         Unreleased {
             engine: Arc::clone(engine),
-            parts: self.seats.iter().map(arm).collect(),
+            parts: self.specs.iter().map(arm).collect(),
             server: None,
         }
     }
 
-    /// What the answers to one request for all seats mean together.
+    /// What the answers to one request for all parts mean together.
     pub(super) fn read(&self, outcomes: Vec<std::result::Result<Verdict, Failed>>) -> Result<Read> {
         let (mut tokens, mut busy) = (Vec::new(), Vec::new());
         let (mut spent, mut apart) = (false, false);
-        for (seat, outcome) in outcomes.into_iter().enumerate() {
+        for (spec, outcome) in outcomes.into_iter().enumerate() {
             match outcome {
                 Ok(Verdict::Granted(token)) => tokens.push(token),
-                Ok(Verdict::Busy(left)) => busy.push((seat, left)),
+                Ok(Verdict::Busy(left)) => busy.push((spec, left)),
                 Ok(Verdict::Free) => {}
                 Ok(Verdict::More) if self.is_of_several() => apart = true,
                 Ok(Verdict::Waiting(place)) => {
@@ -367,33 +367,33 @@ impl Stage {
                     return Ok(Read::Waiting);
                 }
                 Ok(Verdict::QueueFull(length)) => {
-                    let name = self.name(seat);
+                    let name = self.name(spec);
                     return Err(Error::QueueFull { name, length });
                 }
                 // A claim id is used once; what these claims may still hold is released when they are dropped.
                 Ok(Verdict::Stale) => spent = true,
-                Ok(Verdict::WrongKind) => return Err(self.wrong_kind(seat)),
+                Ok(Verdict::WrongKind) => return Err(self.wrong_kind(spec)),
                 Ok(Verdict::WouldDeadlock) => {
                     return Err(Error::WouldDeadlock {
-                        name: self.name(seat),
+                        name: self.name(spec),
                     });
                 }
                 Ok(Verdict::OverLimit(limit)) => {
-                    let name = self.name(seat);
+                    let name = self.name(spec);
                     return Err(Error::OverLimit { name, limit });
                 }
                 Ok(verdict) => {
                     let message = format!("unexpected answer to an acquire: {verdict:?}");
-                    return Err(self.protocol_error(seat, message));
+                    return Err(self.protocol_error(spec, message));
                 }
                 Err(Failed::Forbidden(reason)) => {
                     let message = format!("the claim may not acquire now: {reason:?}");
-                    return Err(self.protocol_error(seat, message));
+                    return Err(self.protocol_error(spec, message));
                 }
                 Err(Failed::Store(error)) if error.is_transient() => {
                     return Ok(Read::Silent(self.backend(0, "acquire", error)));
                 }
-                Err(Failed::Store(error)) => return Err(self.backend(seat, "acquire", error)),
+                Err(Failed::Store(error)) => return Err(self.backend(spec, "acquire", error)),
             }
         }
         if spent {
@@ -403,7 +403,7 @@ impl Stage {
             Ok(Read::Spent(self.backend(0, "acquire", late)))
         } else if apart {
             Ok(Read::Apart)
-        } else if tokens.len() == self.seats.len() {
+        } else if tokens.len() == self.specs.len() {
             Ok(Read::Granted(tokens))
         } else if busy.is_empty() || !tokens.is_empty() {
             let message = "some of several claims were granted".to_owned();
@@ -424,7 +424,7 @@ pub(super) enum Read {
     Silent(Error),
 }
 
-impl Seat {
+impl PartSpec {
     fn new(
         target: &Target,
         shared: Option<Owner>,
@@ -461,8 +461,8 @@ impl Owners {
 }
 
 fn check_queue_limit(stages: &[Arc<Stage>], limit: Option<u64>) -> Result<()> {
-    let queues = |seat: &Seat| seat.protocol.queue().is_some();
-    if limit.is_some() && !stages.iter().flat_map(|it| &it.seats).any(queues) {
+    let queues = |spec: &PartSpec| spec.protocol.queue().is_some();
+    if limit.is_some() && !stages.iter().flat_map(|it| &it.specs).any(queues) {
         let kind = stages.first().map(|stage| stage.first().protocol.kind());
         let kind = kind.map_or("", |kind| kind.as_str());
         return Err(Error::config(format!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::stage::{Seat, Stage};
+use crate::acquire::stage::{PartSpec, Stage};
 use crate::seam::observer::{AcquisitionEvent, AcquisitionOutcome};
 
 /// The names of an acquisition whose end must still be reported to observers; empty if nobody observes.
@@ -11,18 +11,18 @@ use crate::seam::observer::{AcquisitionEvent, AcquisitionOutcome};
 pub(super) struct Told(Vec<Name>);
 
 struct Name {
-    seat: Seat,
+    spec: PartSpec,
     waits: bool,
 }
 
 impl Name {
     fn tell(&self, event: AcquisitionEvent) {
-        let Seat {
+        let PartSpec {
             engine,
             protocol,
             owner,
             ..
-        } = &self.seat;
+        } = &self.spec;
         let audience = &engine.requester.audience;
         audience.on_acquisition(&**protocol, *owner, event);
     }
@@ -39,10 +39,10 @@ impl Told {
             } else {
                 usize::MAX
             };
-            let seats = stage.seats.iter().take(names);
-            for seat in seats.filter(|it| it.engine.requester.audience.is_there()) {
-                let seat = seat.clone();
-                let name = Name { seat, waits: false };
+            let specs = stage.specs.iter().take(names);
+            for spec in specs.filter(|it| it.engine.requester.audience.is_there()) {
+                let spec = spec.clone();
+                let name = Name { spec, waits: false };
                 name.tell(AcquisitionEvent::Began);
                 told.push(name);
             }
@@ -56,10 +56,10 @@ impl Told {
     }
 
     /// Reports that the acquisition waits for this name.
-    pub(super) fn waits(&mut self, seat: &Seat) {
+    pub(super) fn waits(&mut self, spec: &PartSpec) {
         let is_it = |it: &&mut Name| {
-            let same = Arc::ptr_eq(&it.seat.engine, &seat.engine);
-            !it.waits && same && it.seat.protocol.name() == seat.protocol.name()
+            let same = Arc::ptr_eq(&it.spec.engine, &spec.engine);
+            !it.waits && same && it.spec.protocol.name() == spec.protocol.name()
         };
         for name in self.0.iter_mut().filter(is_it) {
             name.waits = true;

@@ -84,9 +84,9 @@ impl Turn {
         match stage.quorum {
             Some(quorum) => Self::Majority(Watch::new(stage, quorum)),
             None => {
-                let seat = stage.first();
-                let (subscriptions, protocol) = (&seat.engine.subscriptions, &seat.protocol);
-                let place = Place::new(subscriptions, protocol, seat.owner, stage.patience, until);
+                let spec = stage.first();
+                let (subscriptions, protocol) = (&spec.engine.subscriptions, &spec.protocol);
+                let place = Place::new(subscriptions, protocol, spec.owner, stage.patience, until);
                 Self::One(place)
             }
         }
@@ -140,9 +140,9 @@ impl Over {
 
 impl Watch {
     fn new(stage: &Stage, quorum: Quorum) -> Self {
-        let places = stage.seats.iter().map(|seat| {
-            let (subscriptions, protocol) = (&seat.engine.subscriptions, &seat.protocol);
-            let place = Place::new(subscriptions, protocol, seat.owner, stage.patience, None);
+        let places = stage.specs.iter().map(|spec| {
+            let (subscriptions, protocol) = (&spec.engine.subscriptions, &spec.protocol);
+            let place = Place::new(subscriptions, protocol, spec.owner, stage.patience, None);
             Some(place)
         });
         let places: Vec<_> = places.collect();
@@ -237,10 +237,10 @@ impl Watch {
         let now = stage.clock().now();
         let left = busy.until.map(|until| until.since(now));
         for (number, place) in self.places.iter().enumerate() {
-            self.shut[number] = busy.seats.iter().any(|(it, _)| *it == number);
+            self.shut[number] = busy.specs.iter().any(|(it, _)| *it == number);
             let looked = std::mem::take(&mut self.looking[number]);
             if let Some(place) = place.as_ref().filter(|_| looked) {
-                let now = stage.seats[number].engine.requester.clock.now();
+                let now = stage.specs[number].engine.requester.clock.now();
                 place.busy(left.map(|left| now.after(left)));
             }
         }
@@ -249,9 +249,9 @@ impl Watch {
 
     /// This waiter holds now, for this long if nothing else happens.
     fn granted(self, stage: &Stage, remaining: Duration) {
-        for (seat, place) in stage.seats.iter().zip(self.places) {
+        for (spec, place) in stage.specs.iter().zip(self.places) {
             if let Some(place) = place {
-                place.granted(seat.engine.requester.clock.now().after(remaining));
+                place.granted(spec.engine.requester.clock.now().after(remaining));
             }
         }
     }

@@ -27,7 +27,7 @@ impl Acquisition {
     pub(super) async fn until_granted(&mut self) -> Result<Hold> {
         let stage = self.stage();
         let mut told = false;
-        if let Some(hold) = self.in_line(&stage, &mut told).await {
+        if let Some(hold) = self.in_local_queue(&stage, &mut told).await {
             return Ok(hold);
         }
         // If other acquisitions of this client already wait, one of them polls for all. No other may overtake them,
@@ -93,15 +93,15 @@ impl Acquisition {
             return;
         }
         tracing::debug!(name = stage.name(self.awaited), "waiting");
-        if let Some(seat) = stage.seats.get(self.awaited) {
-            self.told.waits(seat);
+        if let Some(spec) = stage.specs.get(self.awaited) {
+            self.told.waits(spec);
         }
-        for seat in &stage.seats {
-            seat.engine.subscriptions.introduce();
+        for spec in &stage.specs {
+            spec.engine.subscriptions.introduce();
         }
     }
 
-    /// The claim of a stage with one seat; makes one if there is none.
+    /// The claim of a stage with one part; makes one if there is none.
     pub(super) fn only_claim(&mut self, stage: &Stage) -> Option<Arc<Part>> {
         if self.claims.is_empty() {
             self.claims.push(stage.arm());
@@ -167,7 +167,7 @@ impl Acquisition {
         }
     }
 
-    /// Asks the one server once, for all seats, with one script.
+    /// Asks the one server once, for all parts, with one script.
     async fn ask_server(&mut self, stage: &Stage) -> Result<Asked> {
         if !stage.can_be_asked_for_together() {
             return Ok(Asked::Apart);
@@ -214,12 +214,12 @@ impl Acquisition {
                 let now = stage.clock().now();
                 let jitter = Duration::from_micros(engine.random() % JITTER_MICROS);
                 let until = |left: Duration| now.after(left).after(jitter);
-                let busy = busy.into_iter().map(|(seat, left)| (seat, left.map(until)));
-                let seats: Vec<_> = busy.collect();
-                let until = seats.first().and_then(|(_, until)| *until);
+                let busy = busy.into_iter().map(|(spec, left)| (spec, left.map(until)));
+                let specs: Vec<_> = busy.collect();
+                let until = specs.first().and_then(|(_, until)| *until);
                 let rivals = false;
                 Asked::Busy(Busy {
-                    seats,
+                    specs,
                     until,
                     rivals,
                 })

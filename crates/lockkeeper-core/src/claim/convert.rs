@@ -27,7 +27,7 @@ impl Claim {
         now: Moment,
     ) -> Result<(), NotNow> {
         self.send(Verb::Convert, request, now)?;
-        if !keeps_belief && !mutant!(BelieveWhileConverting) {
+        if !keeps_belief && !mutant!(ValidWhileConverting) {
             self.end(now);
         }
         Ok(())
@@ -71,7 +71,7 @@ impl Claim {
         if self.take_conversion(request) {
             self.converting = false;
             self.expire(now);
-            if self.conversion_in_doubt && !mutant!(BelieveBesideStrayConversion) {
+            if self.conversion_in_doubt && !mutant!(ValidBesideConversionInDoubt) {
                 self.end(now);
             }
         }

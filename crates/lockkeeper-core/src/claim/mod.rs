@@ -152,7 +152,7 @@ impl Claim {
     /// Returns what the holder may assume at `now`. It compares `now` with the deadline, so the result is correct even
     /// if nothing else ran in time.
     pub fn validity(&self, now: Moment) -> Validity {
-        if mutant!(BelieveWhileLeaving) && self.pending.is_some_and(|it| it.verb == Verb::Release) {
+        if mutant!(ValidWhileReleasing) && self.pending.is_some_and(|it| it.verb == Verb::Release) {
             return Validity::Valid;
         }
         match self.phase {
@@ -225,7 +225,7 @@ impl Claim {
     /// Returns whether a request that the server did not execute (`NOSCRIPT`) may be sent again under the same number.
     /// It may not after the claim has ended, because a release may have been sent in between.
     pub fn may_resend(&self, request: Request) -> bool {
-        mutant!(ResendAfterLeave)
+        mutant!(ResendAfterRelease)
             || self.pending.is_some_and(|pending| {
                 pending.request == request
                     && (pending.verb == Verb::Release || !matches!(self.phase, Phase::Ended(_)))
@@ -488,9 +488,9 @@ impl Claim {
         let on_its_way = self
             .pending
             .is_some_and(|pending| pending.verb == Verb::Acquire);
-        if mutant!(DropWithoutLeave) && self.granted.is_none() {
+        if mutant!(DropWithoutRelease) && self.granted.is_none() {
             ReleaseNeeded::None
-        } else if (self.acquire_in_doubt || on_its_way) && !mutant!(LeaveUnmarked) {
+        } else if (self.acquire_in_doubt || on_its_way) && !mutant!(ReleaseWithoutTombstone) {
             ReleaseNeeded::WithTombstone
         } else if self.present {
             ReleaseNeeded::Plain

@@ -58,7 +58,7 @@ pub(super) struct Upkeep {
     /// again.
     renewed_until: Option<Moment>,
     /// It stands in the local queue of its cohort, so the previous claim may bring it a grant.
-    in_line: bool,
+    waits_locally: bool,
     grantee: Grantee,
     /// When the next request that keeps it alive is due.
     next: Option<Moment>,
@@ -91,7 +91,7 @@ impl Claim {
             untaken,
             wait_until,
             renewed_until: None,
-            in_line: false,
+            waits_locally: false,
             grantee: Grantee::Nobody { until: None },
             next: None,
             picked: false,
@@ -144,9 +144,9 @@ impl Claim {
     }
 
     /// Notes whether it stands in the local queue of its cohort.
-    pub(crate) fn stand_in_line(&mut self, stands: bool) {
+    pub(crate) fn wait_locally(&mut self, stands: bool) {
         if let Some(upkeep) = &mut self.upkeep {
-            upkeep.in_line = stands;
+            upkeep.waits_locally = stands;
         }
     }
 
@@ -340,7 +340,7 @@ impl Claim {
     /// Notes that the claim is granted at `now`; `waited` says that it has waited for that.
     pub(super) fn upkeep_granted(&mut self, deadline: Moment, waited: bool, now: Moment) {
         if let Some(upkeep) = &mut self.upkeep {
-            let brought = waited || upkeep.in_line;
+            let brought = waited || upkeep.waits_locally;
             let until = brought.then(|| deadline.min(now.after(upkeep.untaken)));
             upkeep.grantee = Grantee::Nobody { until };
             upkeep.picked = false;

@@ -238,8 +238,8 @@ impl Part {
     }
 
     /// Locks the claim for reading; only [`change`](Self::change) changes it.
-    pub(crate) fn claim(&self) -> Look<'_> {
-        Look(self.lock())
+    pub(crate) fn claim(&self) -> Locked<'_> {
+        Locked(self.lock())
     }
 
     /// Changes the claim by one transition, and its index entry with it. Then reports the effects.
@@ -295,9 +295,9 @@ impl Part {
 }
 
 /// A locked claim, for reading.
-pub(crate) struct Look<'a>(MutexGuard<'a, Claim>);
+pub(crate) struct Locked<'a>(MutexGuard<'a, Claim>);
 
-impl Deref for Look<'_> {
+impl Deref for Locked<'_> {
     type Target = Claim;
 
     fn deref(&self) -> &Claim {

@@ -51,7 +51,7 @@ const REQUESTS_PER_TTL: u32 = 6;
 pub(crate) const LONGEST_LABEL: usize = 256;
 
 /// The host name and the process id: what people need to find a holder.
-fn whereabouts() -> String {
+fn host_and_process() -> String {
     #[cfg(unix)]
     let machine = rustix::system::uname()
         .nodename()
@@ -154,7 +154,7 @@ impl Settings {
             Some(label) => label.clone(),
             // With a seed, everything must be the same in every process.
             None if self.seed.is_some() => String::new(),
-            None => whereabouts(),
+            None => host_and_process(),
         };
         (!label.is_empty()).then(|| label.into())
     }

@@ -479,7 +479,7 @@ fn handed_over_while_given_up() {
     let [next, last] = [2, 3].map(|number| {
         let part = part(number, stage.part.terms, &stage.part.requester);
         assert!(claims.arrive(&part));
-        part.change(|claim| claim.stand_in_line(true));
+        part.change(|claim| claim.wait_locally(true));
         part
     });
     let ends = |part: &Arc<Part>| {

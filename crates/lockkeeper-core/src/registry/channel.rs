@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::registry::line::Line;
+use crate::registry::local_queue::LocalQueue;
 use crate::words::kind::Kind;
 use crate::words::moment::Moment;
 use crate::words::owner::Owner;
@@ -55,7 +55,7 @@ pub(crate) enum Step {
 #[derive(Debug, Clone)]
 pub(crate) enum Turn {
     /// Ask the server now.
-    Look,
+    Poll,
     /// Wait until this moment unless woken; `None` means until woken.
     Wait(Option<Moment>),
     /// Give up: waiting is not possible, for this reason.
@@ -79,7 +79,7 @@ pub(super) struct Channel<R> {
     pub(super) reader: R,
     /// How long its poller waits without a message at present.
     pub(super) poll: Duration,
-    pub(super) line: Line,
+    pub(super) line: LocalQueue,
     /// How many receive the messages without ever polling.
     pub(super) listeners: usize,
     pub(super) subscription: Subscription,
@@ -112,7 +112,7 @@ impl<R> Channel<R> {
         Self {
             reader,
             poll: SAFETY_POLL,
-            line: Line::default(),
+            line: LocalQueue::default(),
             listeners: 0,
             subscription: Subscription::None,
             unseen: None,
@@ -143,7 +143,7 @@ impl<R> Channel<R> {
             return Turn::GiveUp(error.clone());
         }
         if self.beside.remove(&waiter) {
-            return Turn::Look;
+            return Turn::Poll;
         }
         if self.line.front() != Some(waiter) {
             return Turn::Wait(None);
@@ -154,7 +154,7 @@ impl<R> Channel<R> {
         self.unseen = None;
         self.looking = Some((waiter, now));
         self.look_at = now.after(self.poll);
-        Turn::Look
+        Turn::Poll
     }
 
     /// Lets waiters with the same owner as a claim that holds poll: they may be granted the lock beside it.

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_stands_in_line_where_nobody_is() {
+    fn nobody_waits_locally_where_nobody_is() {
         let mut cohorts = Cohorts::<Number>::default();
         assert!(!cohorts.arrive(NAME, 1, 1));
         cohorts.enter(NAME);

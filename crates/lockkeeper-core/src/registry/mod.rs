@@ -15,7 +15,7 @@
 
 mod channel;
 pub(crate) mod cohort;
-mod line;
+mod local_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl<R> Registry<R> {
         })
     }
 
-    /// What the waiter does next. A [`Turn::Look`] must be followed by [`busy`](Self::busy), [`leave`](Self::leave) or
+    /// What the waiter does next. A [`Turn::Poll`] must be followed by [`busy`](Self::busy), [`leave`](Self::leave) or
     /// [`unreachable`](Self::unreachable).
     pub(crate) fn turn(
         &mut self,
@@ -159,7 +159,7 @@ impl<R> Registry<R> {
         let last = self.arrivals;
         self.at(name, |channel| {
             turn = channel.turn(waiter, patience, now);
-            if let Turn::Look = turn {
+            if let Turn::Poll = turn {
                 channel.last_looked_for = last;
             }
             Vec::new()

@@ -142,7 +142,7 @@ impl Model {
             let turn = self.registry.turn(CHANNEL, waiter, PATIENCE, now);
             self.tell((waiter, &turn));
             match turn {
-                Turn::Look => {
+                Turn::Poll => {
                     self.check(
                         let_in || self.poller() == Some(waiter),
                         "another than the poller looks",

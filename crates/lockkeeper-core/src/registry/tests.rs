@@ -11,7 +11,7 @@ fn at(ms: u64) -> Moment {
 }
 
 fn looks(registry: &mut Registry<()>, waiter: WaiterId, ms: u64) -> bool {
-    matches!(registry.turn(C, waiter, PATIENCE, at(ms)), Turn::Look)
+    matches!(registry.turn(C, waiter, PATIENCE, at(ms)), Turn::Poll)
 }
 
 /// A registry whose channel is open with this many waiters, and whose poller has polled in vain.
@@ -226,7 +226,7 @@ fn who_waits_for_very_many_names_looks_at_each_of_them_less_often() {
     let mut wait = |number: u64, free| {
         let (name, waiter) = (name(number), number + 1);
         let look = registry.turn(&name, waiter, PATIENCE, at(0));
-        assert!(matches!(look, Turn::Look));
+        assert!(matches!(look, Turn::Poll));
         registry.busy(&name, waiter, free, at(0));
         match registry.turn(&name, waiter, PATIENCE, at(0)) {
             Turn::Wait(Some(until)) => until,

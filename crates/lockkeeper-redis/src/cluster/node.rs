@@ -10,30 +10,30 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use crate::command_connection;
 use crate::connection::{Connection, Verb};
-use crate::current::{Current, closed, closed_error};
+use crate::connection_slot::{ConnectionSlot, closed, closed_error};
 use crate::dialer::Dialer;
-use crate::events::{Events, Line};
+use crate::events::{Events, Purpose};
+use crate::locator::Locator;
 use crate::options::RedisOptions;
+use crate::replica_wait_pool::{ReplicaWaitConnection, ReplicaWaitPool};
 use crate::request::Outgoing;
-use crate::script_line;
 use crate::seeds::Endpoint;
-use crate::side_lines::{SideLine, SideLines};
 use crate::subscriber::{Request, Subscriber};
 use crate::target::Target;
-use crate::whereabouts::Whereabouts;
 use crate::wire::{self, Answer, Lifeline};
 
 /// See the module. Dropping it closes its connections; requests under way may finish first, within a second.
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint,
-    pub(crate) current: Arc<Current>,
+    pub(crate) current: Arc<ConnectionSlot>,
     requests: mpsc::UnboundedSender<Request>,
     /// For requests after an `ASKING`, one at a time: no other request may come between the two.
     asking: Mutex<Option<Asking>>,
     asking_dialer: Dialer,
     /// For calls that wait for replicas.
-    side_lines: SideLines,
+    replica_wait_pool: ReplicaWaitPool,
     /// It was asked lately for a slot that is migrating to it.
     asked: AtomicBool,
     closing: watch::Sender<bool>,
@@ -55,32 +55,32 @@ impl Node {
         events: &Arc<Events>,
         alarm: &Arc<Notify>,
     ) -> Self {
-        let dialer = |line| Dialer {
-            whereabouts: Whereabouts::Fixed(endpoint.target(template)),
+        let dialer = |purpose| Dialer {
+            locator: Locator::Fixed(endpoint.target(template)),
             options: options.clone(),
-            line,
+            purpose,
             listener: None,
             alarm: Arc::clone(alarm),
             troubles: Arc::default(),
         };
-        let current = Arc::new(Current::opening());
+        let current = Arc::new(ConnectionSlot::opening());
         let (closing, closed) = watch::channel(false);
         let (requests, received) = mpsc::unbounded_channel();
         // Not aborted when the node is dropped: each task ends by itself, after a `QUIT`.
         let mut keepers = JoinSet::new();
         let scripts = keep_scripts(
-            dialer(Line::NodeScripts),
+            dialer(Purpose::NodeScripts),
             Arc::clone(&current),
             Arc::clone(events),
             closed.clone(),
         );
         keepers.spawn(scripts);
-        let messages = dialer(Line::NodeMessages);
+        let messages = dialer(Purpose::NodeMessages);
         let subscriber = Subscriber::new(messages, Arc::clone(events), received);
         keepers.spawn(keep_messages(subscriber, closed));
         Self {
-            asking_dialer: dialer(Line::NodeScripts),
-            side_lines: SideLines::new(dialer(Line::NodeScripts)),
+            asking_dialer: dialer(Purpose::NodeScripts),
+            replica_wait_pool: ReplicaWaitPool::new(dialer(Purpose::NodeScripts)),
             endpoint,
             current,
             requests,
@@ -161,11 +161,11 @@ impl Node {
         request: &Outgoing,
         asking: bool,
         deadline: Instant,
-    ) -> Result<(SideLine, Answer), StoreError> {
+    ) -> Result<(ReplicaWaitConnection, Answer), StoreError> {
         if asking {
             self.asked.store(true, Ordering::Relaxed);
         }
-        self.side_lines.send(request, asking, deadline).await
+        self.replica_wait_pool.send(request, asking, deadline).await
     }
 
     /// Returns whether it was asked lately, and resets that.
@@ -213,7 +213,7 @@ impl Node {
     /// Closes its connections and waits until they are closed.
     pub(crate) async fn close(&self) {
         self.current.close();
-        self.side_lines.close();
+        self.replica_wait_pool.close();
         self.closing.send_replace(true);
         let mut keepers = self.keepers.lock().await;
         while keepers.join_next().await.is_some() {}
@@ -237,14 +237,14 @@ impl fmt::Debug for Node {
 
 async fn keep_scripts(
     dialer: Dialer,
-    current: Arc<Current>,
+    current: Arc<ConnectionSlot>,
     events: Arc<Events>,
     mut closing: watch::Receiver<bool>,
 ) {
     let opened = match first(dialer.dial(), &mut closing).await {
         Ok(opened) => {
             current.raise(Arc::clone(&opened.0));
-            events.restored(dialer.line);
+            events.restored(dialer.purpose);
             Some(opened)
         }
         Err(error) => {
@@ -253,7 +253,7 @@ async fn keep_scripts(
             None
         }
     };
-    script_line::keep(dialer, current, events, opened, closing).await;
+    command_connection::keep(dialer, current, events, opened, closing).await;
 }
 
 async fn keep_messages(subscriber: Subscriber, mut closing: watch::Receiver<bool>) {

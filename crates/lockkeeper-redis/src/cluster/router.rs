@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::Shared;
 use super::answer::Answer;
-use crate::current::closed_error;
+use crate::connection_slot::closed_error;
+use crate::replica_wait_pool::ReplicaWaitConnection;
 use crate::request::{self, Outgoing};
-use crate::side_lines::SideLine;
 
 /// How often one request is redirected. A consistent cluster needs two redirections at most.
 const REDIRECTIONS: u32 = 5;
@@ -38,9 +38,9 @@ pub(crate) async fn call_replicated(
     replicas: u32,
     patience: Duration,
 ) -> Result<Replicated, StoreError> {
-    let (reply, line) = follow(shared, call, true).await?;
-    let reached = match line {
-        Some(line) => line.wait(replicas, patience).await,
+    let (reply, pooled) = follow(shared, call, true).await?;
+    let reached = match pooled {
+        Some(pooled) => pooled.wait(replicas, patience).await,
         None => Err(StoreError::not_sent("there is no connection to ask by")),
     };
     Ok(Replicated::new(reply, reached))
@@ -51,7 +51,7 @@ async fn follow(
     shared: &Arc<Shared>,
     call: Call,
     aside: bool,
-) -> Result<(Reply, Option<SideLine>), StoreError> {
+) -> Result<(Reply, Option<ReplicaWaitConnection>), StoreError> {
     // Nothing is awaited before the request is queued, so requests for one node leave in the order of their first polls.
     let deadline = Instant::now() + call.timeout;
     let request = Outgoing::of(&call)?;
@@ -69,7 +69,7 @@ async fn follow(
     loop {
         let sent = if aside {
             let sent = node.exchange_aside(&request, asking, deadline).await;
-            sent.map(|(line, answer)| (line.connection(), answer, Some(line)))
+            sent.map(|(pooled, answer)| (pooled.connection(), answer, Some(pooled)))
         } else {
             let sent = if asking {
                 node.ask(&request, deadline).await
@@ -78,7 +78,7 @@ async fn follow(
             };
             sent.map(|(connection, answer)| (connection, answer, None))
         };
-        let (connection, answer, line) = sent.inspect_err(|error| {
+        let (connection, answer, pooled) = sent.inspect_err(|error| {
             if error.outcome() != Outcome::Refused {
                 shared.alarm.notify_one();
             }
@@ -89,12 +89,12 @@ async fn follow(
                     node.condemn(&connection);
                     StoreError::unknown(bad.to_string()).with_source(bad)
                 });
-                return Ok((reply?, line));
+                return Ok((reply?, pooled));
             }
             Err(refusal) => refusal,
         };
-        if let Some(line) = line {
-            line.give_back();
+        if let Some(pooled) = pooled {
+            pooled.give_back();
         }
         match Answer::read(refusal.message(), &node.endpoint) {
             Answer::Moved(endpoint) if redirections < REDIRECTIONS => {

@@ -14,7 +14,7 @@ use super::channels;
 use super::map::{By, View};
 use super::node::Node;
 use crate::connection::Connection;
-use crate::current::closed;
+use crate::connection_slot::closed;
 use crate::options::RedisOptions;
 use crate::reply;
 use crate::request::Outgoing;

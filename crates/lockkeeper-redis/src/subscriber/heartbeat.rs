@@ -87,7 +87,7 @@ impl Subscriber {
             return Ok(0);
         }
         tracing::debug!(
-            server = %self.dialer.whereabouts, expected, ?counted, "the server has taken subscriptions away"
+            server = %self.dialer.locator, expected, ?counted, "the server has taken subscriptions away"
         );
         let again = self.subscribe_again(connection, there).await?.len();
         self.dialer.alarm.notify_one();
@@ -95,7 +95,7 @@ impl Subscriber {
     }
 
     fn report_refused(&self, channel: &str, error: &StoreError) {
-        let server = &self.dialer.whereabouts;
+        let server = &self.dialer.locator;
         if error.code() == Some("MOVED") {
             self.dialer.alarm.notify_one();
             tracing::debug!(%server, channel, "its slot has gone");

@@ -22,15 +22,15 @@ const PATIENCE_OF_MAJORITIES: u64 = 3_000;
 const fn workload(mutant: Mutant) -> Workload {
     match mutant {
         Mutant::GrantFromLastSend | Mutant::GrantFromMessage => Workload::Reentrant,
-        Mutant::BelieveWhileConverting | Mutant::DeadlineFromAnswer | Mutant::RequestsAbreast => {
+        Mutant::ValidWhileConverting | Mutant::DeadlineFromAnswer | Mutant::RequestsAbreast => {
             Workload::RwLock
         }
         Mutant::DeafToReconnect
-        | Mutant::LeaveUnmarked
+        | Mutant::ReleaseWithoutTombstone
         | Mutant::LossOfOneKeepsTheRest
         | Mutant::NoHeartbeatAfterSubscribing
         | Mutant::ReleaseStopsAtFirstError
-        | Mutant::ResendAfterLeave
+        | Mutant::ResendAfterRelease
         | Mutant::UnknownIsNo => Workload::Mixed,
         _ => Workload::Mutex,
     }

@@ -12,9 +12,9 @@ const OF_QUEUES: [Mutant; 2] = [Mutant::GrantFromLastSend, Mutant::GrantFromMess
 
 /// Mistakes in conversions.
 const OF_CONVERSIONS: [Mutant; 3] = [
-    Mutant::BelieveWhileConverting,
+    Mutant::ValidWhileConverting,
     Mutant::RenewWhileConverting,
-    Mutant::BelieveBesideStrayConversion,
+    Mutant::ValidBesideConversionInDoubt,
 ];
 
 /// Mistakes in locks by a majority.

@@ -89,7 +89,7 @@ impl Place {
                 (Ok(turn), Vec::new())
             });
             match turn? {
-                Turn::Look => return Ok(()),
+                Turn::Poll => return Ok(()),
                 Turn::GiveUp(error) => return Err(Over::Impossible(error)),
                 Turn::Wait(None) => self.bell.notified().await,
                 Turn::Wait(Some(moment)) => tokio::select! {

@@ -24,7 +24,7 @@ const KEPT_FOR: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(60 * 60);
 
 /// See the module.
-pub(crate) struct SideLines {
+pub(crate) struct ReplicaWaitPool {
     dialer: Dialer,
     kept: Arc<Mutex<Kept>>,
     places: Arc<Semaphore>,
@@ -32,7 +32,7 @@ pub(crate) struct SideLines {
 
 #[derive(Default)]
 struct Kept {
-    lines: Vec<Opened>,
+    idle: Vec<Opened>,
     closed: bool,
 }
 
@@ -43,13 +43,13 @@ struct Opened {
 }
 
 /// A connection from the pool, used only by its owner. Dropping it closes it.
-pub(crate) struct SideLine {
+pub(crate) struct ReplicaWaitConnection {
     opened: Opened,
     home: Arc<Mutex<Kept>>,
     _place: OwnedSemaphorePermit,
 }
 
-impl SideLines {
+impl ReplicaWaitPool {
     /// Opens no connection before it is needed.
     pub(crate) fn new(dialer: Dialer) -> Self {
         let options = RedisOptions {
@@ -69,11 +69,11 @@ impl SideLines {
         request: &Outgoing,
         asking: bool,
         deadline: Instant,
-    ) -> Result<(SideLine, Answer), StoreError> {
-        let line = timeout_at(deadline, self.line()).await;
+    ) -> Result<(ReplicaWaitConnection, Answer), StoreError> {
+        let pooled = timeout_at(deadline, self.connection()).await;
         let late = |_| StoreError::not_sent("no connection to wait for replicas in time");
-        let line = line.map_err(late)??;
-        let connection = &line.opened.connection;
+        let pooled = pooled.map_err(late)??;
+        let connection = &pooled.opened.connection;
         let left = deadline.saturating_duration_since(Instant::now());
         let answer = match asking {
             true => connection.send_asking(request, left).await,
@@ -81,21 +81,21 @@ impl SideLines {
         };
         match answer {
             Err(error) if !wire::is_refusal(&error) => Err(error),
-            answer => Ok((line, answer)),
+            answer => Ok((pooled, answer)),
         }
     }
 
     /// A kept connection to the server in use now, or a new one.
-    async fn line(&self) -> Result<SideLine, StoreError> {
+    async fn connection(&self) -> Result<ReplicaWaitConnection, StoreError> {
         let places = Arc::clone(&self.places);
-        let closed = |_| crate::current::closed_error();
+        let closed = |_| crate::connection_slot::closed_error();
         let place = places.acquire_owned().await.map_err(closed)?;
-        let target = self.dialer.whereabouts.find().await?;
-        let fresh = |line: &Opened| line.is_good() && *line.connection.target() == target;
+        let target = self.dialer.locator.find().await?;
+        let fresh = |it: &Opened| it.is_good() && *it.connection.target() == target;
         let opened = {
             let mut kept = lock(&self.kept);
-            kept.lines.retain(fresh);
-            kept.lines.pop()
+            kept.idle.retain(fresh);
+            kept.idle.pop()
         };
         let opened = match opened {
             Some(opened) => opened,
@@ -108,7 +108,7 @@ impl SideLines {
                 }
             }
         };
-        Ok(SideLine {
+        Ok(ReplicaWaitConnection {
             opened,
             home: Arc::clone(&self.kept),
             _place: place,
@@ -120,11 +120,11 @@ impl SideLines {
         self.places.close();
         let mut kept = lock(&self.kept);
         kept.closed = true;
-        kept.lines.clear();
+        kept.idle.clear();
     }
 }
 
-impl SideLine {
+impl ReplicaWaitConnection {
     pub(crate) fn connection(&self) -> Arc<Connection> {
         Arc::clone(&self.opened.connection)
     }
@@ -156,8 +156,8 @@ impl SideLine {
         opened.used = Instant::now();
         let mut kept = lock(&self.home);
         if !kept.closed {
-            kept.lines.retain(Opened::is_good);
-            kept.lines.push(opened);
+            kept.idle.retain(Opened::is_good);
+            kept.idle.push(opened);
         }
     }
 }

@@ -12,14 +12,14 @@ use crate::target::Target;
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub(crate) enum Whereabouts {
+pub(crate) enum Locator {
     /// It is always the same server.
     Fixed(Target),
     /// It is the primary that sentinels watch.
     Watched(Arc<Sentinels>),
 }
 
-impl Whereabouts {
+impl Locator {
     /// The server to connect to now.
     pub(crate) async fn find(&self) -> Result<Target, StoreError> {
         match self {
@@ -77,7 +77,7 @@ impl Whereabouts {
 }
 
 /// For logs and errors.
-impl fmt::Display for Whereabouts {
+impl fmt::Display for Locator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(target) => target.fmt(f),

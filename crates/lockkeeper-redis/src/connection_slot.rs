@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::connection::Connection;
 
 #[derive(Debug)]
-pub(crate) struct Current {
+pub(crate) struct ConnectionSlot {
     state: watch::Sender<State>,
 }
 
@@ -21,7 +21,7 @@ enum State {
     Closed,
 }
 
-impl Current {
+impl ConnectionSlot {
     pub(crate) fn new(connection: Arc<Connection>) -> Self {
         Self::starting_as(State::Up(connection))
     }
@@ -110,7 +110,7 @@ impl Current {
 
 /// Closes the slot however the task that fills it ends, even at the end of the runtime.
 #[derive(Debug)]
-pub(crate) struct CloseOnDrop(pub(crate) Arc<Current>);
+pub(crate) struct CloseOnDrop(pub(crate) Arc<ConnectionSlot>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! The waiters of one channel, in order. No operation but [`Line::iter`] goes through all of them. Pure, like the
+//! The waiters of one channel, in order. No operation but [`LocalQueue::iter`] goes through all of them. Pure, like the
 //! registry.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use crate::words::owner::Owner;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct LocalQueue {
     /// By their place in the queue.
     order: BTreeMap<u64, WaiterId>,
     /// The place of each waiter, and the owner that it waits for if owners are granted the lock again.
@@ -17,7 +17,7 @@ pub(super) struct Line {
     end: u64,
 }
 
-impl Line {
+impl LocalQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_arrival_but_for_those_sent_to_the_back() {
-        let mut line = Line::default();
+        let mut line = LocalQueue::default();
         for waiter in 1..=4 {
             line.push_back(waiter, None);
         }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn an_owners_waiters_are_found_wherever_they_stand_and_forgotten_with_them() {
         let (one, other) = (Owner::new(Uuid::nil(), 1), Owner::new(Uuid::nil(), 2));
-        let mut line = Line::default();
+        let mut line = LocalQueue::default();
         for (waiter, owner) in [(1, one), (2, other), (3, one)] {
             line.push_back(waiter, Some(owner));
         }

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 
 use crate::advice::{self, Said};
 use crate::connection::Connection;
-use crate::current::{CloseOnDrop, Current, closed};
+use crate::connection_slot::{CloseOnDrop, ConnectionSlot, closed};
 use crate::dialer::Dialer;
-use crate::events::{Events, Line};
+use crate::events::{Events, Purpose};
 use crate::wire::Lifeline;
 
 /// A node that cannot serve may end every connection with its answers (fred ends it at `CLUSTERDOWN`). A connection that lived for
@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_millis(250);
 /// Runs until `closing` says so, or until the store is dropped. If there is no connection yet, makes one first.
 pub(crate) async fn keep(
     dialer: Dialer,
-    current: Arc<Current>,
+    current: Arc<ConnectionSlot>,
     events: Arc<Events>,
     opened: Option<(Arc<Connection>, Lifeline)>,
     mut closing: watch::Receiver<bool>,
@@ -35,7 +35,7 @@ pub(crate) async fn keep(
             opened = dialer.redial(|why| current.0.explain(why)) => opened,
         };
         current.0.raise(Arc::clone(&opened.0));
-        events.restored(dialer.line);
+        events.restored(dialer.purpose);
         Some(opened)
     };
     let mut kept = match opened {
@@ -60,21 +60,21 @@ pub(crate) async fn keep(
             why = dialer.keep_authenticated(connection) => why,
         };
         current.0.lower(connection, &why);
-        events.lost(dialer.line);
+        events.lost(dialer.purpose);
         dialer.report_lost(&why);
         drop(opened);
         tokio::select! {
             biased;
             () = closed(&mut closing) => return,
-            () = rest_after_short_life(dialer.line, since) => {}
+            () = rest_after_short_life(dialer.purpose, since) => {}
         }
         kept = redial(&mut closing).await;
     }
 }
 
 /// Called when a connection that was made at `since` has ended. Waits a little if a cluster node may have ended it with an answer.
-pub(crate) async fn rest_after_short_life(line: Line, since: Instant) {
-    let of_node = matches!(line, Line::NodeScripts | Line::NodeMessages);
+pub(crate) async fn rest_after_short_life(purpose: Purpose, since: Instant) {
+    let of_node = matches!(purpose, Purpose::NodeScripts | Purpose::NodeMessages);
     if of_node && since.elapsed() < SHORT_LIFE {
         tokio::time::sleep(REST).await;
     }
