@@ -239,7 +239,7 @@ impl Semaphore {
     ///
     /// A lower limit takes no permits from holders; no claim is granted any until enough are released. A claim that
     /// waits for more permits than the new limit gets [`Error::OverLimit`] with its next heartbeat. A higher limit
-    /// lets in waiters at the front of the queue at once.
+    /// grants to waiters at the front of the queue at once.
     ///
     /// Call it when you deploy a version of your program with another limit. Otherwise the new version follows the old
     /// limit while the old version holds permits. This `Semaphore` itself keeps its own limit, and uses it when it is
