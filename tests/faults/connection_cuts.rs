@@ -167,7 +167,7 @@ async fn a_writer_whose_connection_is_cut_after_any_byte_costs_nothing_but_time(
     cut_after_every_byte::<Writer>().await
 }
 
-/// A name that is held, and who waits for it behind a proxy.
+/// A name that is held, and one that waits for it behind a proxy.
 async fn waited_for<S: Subject>(
     server: &Server,
     name: &str,

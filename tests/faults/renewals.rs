@@ -257,7 +257,7 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
     let settings = polling().ttl(HEARTBEAT * 3).waiter_ttl(HEARTBEAT * 3);
     let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
     let other = server.client(polling().ttl(TTL)).await?;
-    // So long that the first waiter in the queue has no other reason to ask.
+    // A long lease, so that the first waiter in the queue has no other reason to ask.
     let held = FairLock::new(&other, "queue").acquire().ttl(TTL * 10);
     let _held = held.await?;
     // Loads the renewal script on the server.

@@ -14,7 +14,7 @@ use super::live::words;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A waiter ttl so long that heartbeats, three per ttl, are rare: an earlier grant must have come by message.
+/// A long waiter ttl makes heartbeats, three per ttl, rare: an earlier grant must have come by message.
 const SELDOM: Duration = Duration::from_secs(90);
 
 const TTL: Duration = Duration::from_secs(1);

@@ -25,7 +25,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// A waiter here asks by itself this long after it last asked, whatever messages come.
 pub(crate) const OWN_POLL: Duration = Duration::from_secs(5);
 
-/// So long that the heartbeats of a waiter in a fair queue, three in this time, explain nothing that comes [`SOON`].
+/// A time in which a waiter of a fair queue sends three heartbeats: too rarely to explain anything that comes [`SOON`].
 pub(crate) const SELDOM: Duration = Duration::from_secs(90);
 
 /// How often something is tried that a busy machine may make too slow to prove anything.

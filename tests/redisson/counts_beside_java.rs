@@ -346,7 +346,7 @@ pub(crate) async fn outlive_one_another(
     let waiting = redisson.lock("semaphore", "plain").begin("acquire", "1")?;
     listening(site, "redisson_sc:{plain}", 1).await?;
     program.kill().await?;
-    // Whoever asks gives it back.
+    // The next request returns the permit.
     let mut waiting = std::pin::pin!(timeout(SOON, JavaLock::end(waiting)));
     let answer = loop {
         tokio::select! {

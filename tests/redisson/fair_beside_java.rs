@@ -190,7 +190,7 @@ async fn serve_in_order(
     ensure!(theirs.tell("unlock", "8").await? == "ok");
     let guard = timeout(SOON, third).await???;
 
-    // Whoever is forced out in Java lets one of ours in, too.
+    // When a holder in Java is forced out, one of ours gets the lock, too.
     let next = theirs.begin("lock", "7")?;
     queued(site, name, 1).await?;
     ensure!(guard.release().await? == Released::Free);

@@ -80,11 +80,11 @@ impl Java {
                 let (order, answer) = line.split_once(' ').unwrap_or_default();
                 let sender = order.parse().ok().and_then(|it| waiting.lock().remove(&it));
                 if let Some(sender) = sender {
-                    // Whoever asked may have gone.
+                    // The caller may have stopped waiting.
                     drop(sender.send(answer.to_owned()));
                 }
             }
-            // Nobody will answer: whoever waits is told so.
+            // No answer will come, and all callers that wait are told so.
             waiting.lock().clear();
         });
         Ok(Some(Arc::new(Self {

@@ -15,13 +15,13 @@ use lockkeeper_lua::{Status, name, redisson};
 ///
 /// # Which lock should I use?
 ///
-/// This one only for a name that Java services use by Redisson. Among Rust services a `Latch` promises more: its counts
-/// have ids, so that they can safely be repeated, and it tells one that is open from one that was never armed.
+/// Use this one only for a name that Java services use through Redisson. Among Rust services a `Latch` promises more:
+/// its counts have ids, so they can safely be repeated, and an open latch differs from one that was never armed.
 ///
 /// # How it works
 ///
-/// Under the name is a number, how many counts are missing, and nothing else, as Redisson 4.7 writes it; the last count
-/// deletes it, and tells all who wait, on both sides, by one message. The name is the key, as in Java, whatever the
+/// The key of the name stores only how many counts are missing, as Redisson 4.7 writes it. The last count deletes it and
+/// wakes all waiters of both sides with one message. The name is the key, as in Java, whatever the
 /// client's namespace; see [`key_prefix`](Self::key_prefix).
 ///
 /// # Examples

@@ -211,16 +211,16 @@ redisson_semaphore! {
     ///
     /// # Which lock should I use?
     ///
-    /// This one only for a name that Java services use by Redisson. Among Rust services a `Semaphore` promises more: a queue, a limit that no
-    /// crash changes. If you may choose in Java, choose `RPermitExpirableSemaphore`, here
-    /// [`RedissonPermitExpirableSemaphore`]: its permits come back when a process dies, on either side.
+    /// Use this one only for a name that Java services use through Redisson. Among Rust services a `Semaphore` promises more: a queue, and a limit that
+    /// no crash changes. If you can choose in Java, choose `RPermitExpirableSemaphore`, here
+    /// [`RedissonPermitExpirableSemaphore`]: its permits become available again when a process dies, on either side.
     ///
     /// # How it works
     ///
-    /// Under the name is a number, how many permits are available, and nothing else, as Redisson 4.7 writes it. Whoever gives permits back tells the
-    /// waiters of both sides by one message. Redisson knows neither who holds permits nor for how long. So what our claims hold is noted beside it, with the
-    /// end of each lease: a holder here is told of its loss, and the permits of one that died are given back by the next request of any Rust
-    /// client that acquires, or asks what is [available](Self::available).
+    /// The key of the name stores only the number of available permits, as Redisson 4.7 writes it. A release sends one message that wakes the
+    /// waiters of both sides. Redisson knows neither who holds permits nor for how long. So other keys store what the claims of Rust clients hold, with the
+    /// end of each lease. From these a holder here learns of its loss. If a Rust process dies, its permits are returned by the next request of any
+    /// Rust client that acquires or asks what is [available](Self::available).
     ///
     /// The name is the key, as in Java, whatever the client's namespace; see [`key_prefix`](Self::key_prefix).
     ///
@@ -248,8 +248,8 @@ redisson_semaphore! {
     ///
     /// # What this lock does not promise
     ///
-    /// - **Permits that a process in Java held when it died.** Nobody knows of them, and they never come back.
-    /// - **Permits of a dead Rust process, while only Java asks.** They come back with the next request of a Rust client.
+    /// - **Permits that a Java process held when it died.** No key stores them, so they never become available again.
+    /// - **Permits of a dead Rust process, while only Java asks.** They become available with the next request of a Rust client.
     /// - **A limit.** Java services add, drain and release permits as they like, also some that were never acquired.
     /// - **A new semaphore under an old name.** What is known of our claims is forgotten when a request finds no number there. If somebody deletes the
     ///   number and sets it anew before that, permits taken before are given back to the new one.
@@ -263,18 +263,17 @@ redisson_semaphore! {
     ///
     /// # Which lock should I use?
     ///
-    /// This one only for a name that Java services use by Redisson. Among Rust services a `Semaphore` promises more and has a queue. For `RSemaphore`
+    /// Use this one only for a name that Java services use through Redisson. Among Rust services a `Semaphore` promises more and has a queue. For `RSemaphore`
     /// see [`RedissonSemaphore`]: one name belongs to one of the two.
     ///
     /// # How it works
     ///
-    /// What lies under the name is what Redisson 4.7 writes: how many permits are available, and each permit that is held with its end. The lease of a
-    /// claim here is the end of its permits, which every renewal moves. So the permits of a dead process come back to whoever asks, in Rust or in Java;
-    /// and a Java service may release a permit of ours by its id, of which the holder is told.
+    /// The keys of the name store what Redisson 4.7 writes: how many permits are available, and each held permit with its end. The end of its permits is
+    /// the lease of a claim here, and every renewal moves it. So the permits of a dead process become available again at their end, to Rust and Java.
+    /// A Java service may release a permit of ours by its id; the holder learns of that at its next renewal.
     ///
-    /// **Ends are read by clocks.** Here it is the server's, as in all of this library, and one clock for all Rust clients; in Java it is that of the process
-    /// that asks. If that one is ahead of the server by more than is left of a lease, it takes permits that are held; the holder here is told at its next
-    /// renewal. Keep the clocks within a tenth of the ttl.
+    /// **Two clocks decide when permits end.** Rust clients use the server's clock, a Java service uses its own. If the Java clock is ahead of the server's by
+    /// more than the rest of a lease, Java takes permits that are still held, and the Rust holder learns of it at its next renewal. Keep the clocks within a tenth of the ttl.
     ///
     /// The name is the key, as in Java, whatever the client's namespace; see [`key_prefix`](Self::key_prefix).
     ///

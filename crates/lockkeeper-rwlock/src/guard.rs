@@ -88,8 +88,8 @@ impl ReadGuard {
         self.0.reenter().await.map(Self)
     }
 
-    /// Turns this guard into a write guard if it is the only reader. Nobody else gets the lock in between, not even a
-    /// waiter at the front of the queue. Observers see this guard's lease as released; the new guard has its own lease
+    /// Turns this guard into a write guard if it is the only reader. No other owner gets the lock in between, not even
+    /// the waiter at the front of the queue. Observers see this guard's lease as released; the new guard has its own lease
     /// and a larger fencing token. If the same owner also holds a write guard, the upgrade gives a second write guard
     /// beside it, with the same token, even if this owner has other read guards.
     ///
@@ -206,7 +206,7 @@ impl WriteGuard {
         again.map(ReadGuard)
     }
 
-    /// Turns this guard into a read guard; nobody else gets the lock in between. Readers at the front of the queue get
+    /// Turns this guard into a read guard; no other writer gets the lock in between. Readers at the front of the queue get
     /// the lock too, up to the first writer. Observers see this guard's lease as released; the new guard has its own
     /// lease and a larger fencing token, which the readers beside it share. If the same owner holds another write
     /// guard, that one continues to write, and the new guard reads inside that write, with its token.

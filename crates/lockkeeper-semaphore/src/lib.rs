@@ -237,9 +237,9 @@ impl Semaphore {
     /// Changes the limit for all holders and waiters, whatever limits their clients were given. Returns false if there
     /// are none: then nothing was changed, and the next client sets the limit.
     ///
-    /// A lower limit takes no permits from holders; nobody else is granted any until enough are released. A claim that
+    /// A lower limit takes no permits from holders; no claim is granted any until enough are released. A claim that
     /// waits for more permits than the new limit gets [`Error::OverLimit`] with its next heartbeat. A higher limit
-    /// lets in waiters at the front of the queue at once.
+    /// grants to waiters at the front of the queue at once.
     ///
     /// Call it when you deploy a version of your program with another limit. Otherwise the new version follows the old
     /// limit while the old version holds permits. This `Semaphore` itself keeps its own limit, and uses it when it is

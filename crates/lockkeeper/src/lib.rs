@@ -45,6 +45,9 @@
 //! | several names at once, all or none | [`MultiLock`] |
 //! | no single server may be a point of failure, and no consensus store is available | [`Redlock`] |
 //!
+//! The repository has a book in its folder `docs/`: it starts with a lock in a service in ten minutes, has a page for each
+//! kind, and says how the locks work, how fast they are, and which test proves which promise.
+//!
 //! # What holds, and what does not
 //!
 //! With a single primary that loses no data and evicts nothing, and clocks whose speeds differ by no more than the

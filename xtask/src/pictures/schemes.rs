@@ -153,7 +153,7 @@ pub(super) fn queue() -> String {
     canvas.finish(
         690,
         176,
-        "The queue of a read-write lock: readers that follow one another are let in together",
+        "The queue of a read-write lock: readers that follow one another get the lock together",
     )
 }
 

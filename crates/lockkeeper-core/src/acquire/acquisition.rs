@@ -52,7 +52,7 @@ pub(super) struct Acquisition {
     pub(super) took: Duration,
     /// What the earlier stages hold.
     held: Vec<Hold>,
-    /// For how long nobody else may hold once everything is held; and how many replicas must have the grant.
+    /// How long the names stay unavailable to others once everything is held; and how many replicas must have the grant.
     pub(super) min_hold: Option<Duration>,
     pub(super) replicas: u32,
     /// `None`: without limit.
@@ -418,7 +418,7 @@ fn first_ended(held: &[Hold]) -> impl Future<Output = ()> + Send + use<> {
 }
 
 /// Keeps the earlier stages for one waiter ttl after the last poll, because a future that is not polled again must not hold
-/// them for ever: nobody else could have them. Never resolves.
+/// them for ever and keep all others out. Never resolves.
 fn renewed_while_polled(held: &[Hold]) -> impl Future<Output = Infallible> + Send + use<> {
     let parts = held.iter().flat_map(Hold::parts_and_engines);
     let parts: Vec<_> = parts.map(|(part, _)| Arc::clone(part)).collect();

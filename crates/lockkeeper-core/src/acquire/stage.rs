@@ -101,8 +101,8 @@ impl Busy {
 }
 
 impl Stage {
-    /// The stages of a plan. Also returns for how long nobody else may hold once everything is held, if no single claim
-    /// can ensure that.
+    /// The stages of a plan. Also returns how long the names must stay unavailable to others once everything is held, if no
+    /// single claim can ensure that.
     pub(super) fn of_plan(
         plan: &Plan,
         options: &Options,

@@ -15,7 +15,7 @@ use crate::words::error::{Error, Result};
 use crate::words::name;
 use crate::words::name::Name;
 
-/// How many keys the server examines for one page. That takes some 100 µs, during which it serves nobody else.
+/// How many keys the server examines for one page. That takes some 100 µs, during which it serves no other client.
 const PAGE: &str = "500";
 
 /// The names that match a pattern and are in use, page by page; made by [`Client::names`](crate::Client::names).

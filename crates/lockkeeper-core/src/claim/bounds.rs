@@ -11,11 +11,11 @@ use crate::words::moment::Moment;
 pub(super) struct Bounds {
     /// How long after the send of the granting request the claim is valid at most, however often it is renewed.
     max_hold: Option<Duration>,
-    /// How long nobody else may hold, counted from the answer of the grant.
+    /// How long the name stays unavailable to others, counted from the answer of the grant.
     min_hold: Option<Duration>,
     /// For a claim that replaced another: the limit on the old claim's validity, which also limits this one.
     until: Option<Moment>,
-    /// The moment before which nobody else may hold.
+    /// The moment until which the name stays unavailable to others.
     cooldown_until: Option<Moment>,
 }
 
@@ -29,7 +29,7 @@ impl Claim {
         self
     }
 
-    /// Sets how long nobody else may hold, counted from the answer of the grant, even if the claim is released sooner.
+    /// Sets how long the name stays unavailable to others, counted from the answer of the grant, even if the claim is released sooner.
     #[must_use]
     pub fn with_min_hold(mut self, min_hold: Option<Duration>) -> Self {
         if min_hold.is_some() {

@@ -4,7 +4,7 @@
 //!
 //! - If the new mode permits less than the old one, the old claim is [ended](Claim::end) before the first byte, because
 //!   the conversion also grants the lock to others.
-//! - If it permits more, nobody else is granted the lock while either claim is on the server. So the old claim stays
+//! - If it permits more, no other claim is granted the lock while either claim is on the server. So the old claim stays
 //!   valid until an answer or its deadline. It is no longer renewed, because the conversion may have replaced it. After
 //!   a refusal it also ends if another request for the conversion may still be executed.
 

@@ -76,7 +76,7 @@ pub enum Verdict {
     OverLimit(u32),
     /// There is nothing to hold: the work of the name is done, or has failed.
     Stored,
-    /// A message says that the claim was granted, but so long ago that only an answer counts. Send a heartbeat now.
+    /// A message says that the claim was granted, but it is too old to be relied on. Send a heartbeat now.
     Recheck,
     /// The lease was renewed.
     Renewed,

@@ -1,4 +1,4 @@
-//! Conversion: a hold continues in another mode, with another claim of the same owner. Nobody else can hold in between.
+//! Conversion: a hold continues in another mode, with another claim of the same owner. No other owner can hold in between.
 
 use std::sync::Arc;
 

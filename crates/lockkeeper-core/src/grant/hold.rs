@@ -76,8 +76,8 @@ impl Hold {
         }
     }
 
-    /// Joins holds that were acquired one after the other into one. For `min_hold` from now, nobody else may hold any of
-    /// its locks.
+    /// Joins holds that were acquired one after the other into one. For `min_hold` from now, its locks stay unavailable to
+    /// others.
     ///
     /// # Errors
     ///

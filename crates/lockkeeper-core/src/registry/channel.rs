@@ -174,7 +174,7 @@ impl<R> Channel<R> {
     }
 
     /// Lets the first of the waiters that can hold together poll: it may be granted the lock beside those that hold. A
-    /// waiter that was let in and has not polled since is passed over: its task may be blocked.
+    /// waiter that was already told to poll and has not polled since is passed over: its task may be blocked.
     pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
         let asks =
             |waiter: &WaiterId| self.sharing.contains(waiter) && !self.beside.contains(waiter);

@@ -363,7 +363,7 @@ pub trait Modes: Send + Sync {
     fn mode(&self) -> &'static str;
 }
 
-/// Kinds in which one claim can replace another in one step, so that nobody else can hold in between.
+/// Kinds in which one claim can replace another in one step, so that no third claim can hold in between.
 pub trait Conversion: Send + Sync {
     /// Makes the claim a holder in place of `old`: a claim of the same owner in another mode, or one of its client's
     /// cohort. `overtakes` says that an acquire of the old one is unanswered. Running it again gives the same answer.

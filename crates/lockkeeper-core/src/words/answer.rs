@@ -67,7 +67,7 @@ pub enum Answer {
         /// How many claims its owner still holds.
         holds: u64,
     },
-    /// The claim held and has been released; nobody else may hold for a while.
+    /// The claim held and has been released; the name stays unavailable for a while.
     Cooldown {
         /// False if the server refused to publish: waiters then find out by their timers.
         told: bool,

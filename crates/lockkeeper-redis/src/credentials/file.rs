@@ -12,8 +12,8 @@ use super::{Ask, Asked, Credentials, CredentialsProvider};
 use crate::failure;
 use crate::target::config;
 
-/// The longest time until the file is read again: whoever changes a secret leaves the old one valid for minutes, and reading a file
-/// costs next to nothing. The time after which credentials expire is shortened by at least a fifth.
+/// The longest time until the file is read again. After a change of the secret the old one usually stays valid for minutes, and reading
+/// a file costs next to nothing. The time after which credentials expire is shortened by at least a fifth.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
 /// No password is longer, and an endless file must not be read forever.

@@ -320,7 +320,7 @@ impl Checks {
         losses.any(|(count, lost)| *count > 0 && now <= *lost + out)
     }
 
-    /// Records that a server was frozen for so long that clients may have given up on releases: those claims end by their ttl.
+    /// Records that a server was frozen long enough for clients to give up on releases: those claims end by their ttl.
     pub(super) fn gave_up_releases(&mut self, server: usize) {
         self.settles[server] = false;
     }
