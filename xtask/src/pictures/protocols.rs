@@ -5,7 +5,7 @@ use super::sequence::sequence;
 
 pub(super) fn mutex() -> String {
     sequence(
-        "A mutex: Ann acquires, Bob waits, and as Ann leaves Bob holds by the same script and is told",
+        "A mutex: Ann acquires, Bob waits; when Ann releases, the same script makes Bob the holder, and a message tells him",
         &["Ann", "server", "Bob"],
         &[
             Send(0, 1, "acquire"),
@@ -29,7 +29,7 @@ pub(super) fn mutex() -> String {
 
 pub(super) fn reentrant() -> String {
     sequence(
-        "A re-entrant lock: two claims of one owner hold, another owner is kept out until both have left",
+        "A re-entrant lock: two claims of one owner hold; another owner gets the lock when both are released",
         &["Ann's task", "server", "Bob"],
         &[
             Send(0, 1, "acquire, owner A"),
@@ -54,7 +54,7 @@ pub(super) fn reentrant() -> String {
 
 pub(super) fn fair() -> String {
     sequence(
-        "A fair lock: Bob and Carl stand in a queue; as Ann leaves, Bob holds by the same script and is told",
+        "A fair lock: Bob and Carl wait in a queue; when Ann releases, the same script makes Bob the holder, and a message tells him",
         &["Ann", "server", "Bob", "Carl"],
         &[
             Send(0, 1, "acquire"),
@@ -66,8 +66,8 @@ pub(super) fn fair() -> String {
             Send(3, 1, "acquire: place 2"),
             Wait(3, "waits"),
             Pass("every third of the waiter ttl"),
-            Send(2, 1, "beat: still here"),
-            Send(3, 1, "beat: still here"),
+            Send(2, 1, "heartbeat"),
+            Send(3, 1, "heartbeat"),
             Pass("Ann is done"),
             Send(0, 1, "release"),
             End(0),
@@ -83,7 +83,7 @@ pub(super) fn fair() -> String {
 
 pub(super) fn rwlock() -> String {
     sequence(
-        "A read-write lock: readers share a token, a reader who comes after a waiting writer waits behind it",
+        "A read-write lock: readers share a token; a reader that comes after a waiting writer waits behind it",
         &["readers", "server", "writer", "late reader"],
         &[
             Send(0, 1, "read, read, read"),
@@ -94,7 +94,7 @@ pub(super) fn rwlock() -> String {
             Wait(2, "waits"),
             Send(3, 1, "read: place 2"),
             Wait(3, "waits"),
-            Send(0, 1, "the last one leaves"),
+            Send(0, 1, "the last one: release"),
             End(0),
             Tell(1, 2, "granted, token 8"),
             Hold(2, "writes"),
@@ -108,7 +108,7 @@ pub(super) fn rwlock() -> String {
 
 pub(super) fn semaphore() -> String {
     sequence(
-        "A semaphore of eight permits: Ann holds five, Bob waits for five, Carl for one behind him; as Ann leaves, both are let in",
+        "A semaphore of eight permits: Ann holds five, Bob waits for five, Carl for one behind him; when Ann releases, both get their permits",
         &["Ann", "server", "Bob", "Carl"],
         &[
             Send(0, 1, "acquire 5 of 8"),
@@ -133,7 +133,7 @@ pub(super) fn semaphore() -> String {
 
 pub(super) fn election() -> String {
     sequence(
-        "An election: Ann leads and is seen by Olga; Bob stands by; as Ann resigns, Bob leads by the same script, and Olga is told",
+        "An election: Ann leads and Olga observes; Bob stands by; when Ann resigns, the same script makes Bob the leader, and Olga is told",
         &["Ann", "server", "Bob", "Olga"],
         &[
             Send(0, 1, "campaign"),
@@ -159,7 +159,7 @@ pub(super) fn election() -> String {
 
 pub(super) fn once() -> String {
     sequence(
-        "Once: Ann does the work while Bob waits; her store releases the claim, and Bob and later Carl receive what she made",
+        "Once: Ann does the work while Bob waits; storing the result releases the claim, and Bob and later Carl receive it",
         &["Ann", "server", "Bob", "Carl"],
         &[
             Send(0, 1, "acquire"),
@@ -207,7 +207,7 @@ pub(super) fn latch() -> String {
 
 pub(super) fn multi() -> String {
     sequence(
-        "A multi-lock: one script takes both accounts or none; what is busy is waited for in the order that everybody has",
+        "A multi-lock: one script takes both accounts or none; if one is busy, they are acquired in an order that is the same everywhere",
         &["Ann", "server", "Bob"],
         &[
             Send(0, 1, "acquire {a, b}"),
@@ -248,7 +248,7 @@ pub(super) fn redlock() -> String {
             ),
             Send(0, 1, "release"),
             Send(0, 2, "release"),
-            Refused(0, 3, "leave, too"),
+            Refused(0, 3, "release, too"),
             End(0),
         ],
     )

@@ -11,11 +11,11 @@ pub(super) fn which_lock() -> String {
         ),
         ("Are several names needed at once?", "MultiLock"),
         ("Must any one server be allowed to fail?", "Redlock"),
-        ("Do most who hold only look?", "RwLock"),
-        ("May a few hold at once, but only so many?", "Semaphore"),
+        ("Do most holders only read?", "RwLock"),
+        ("May at most N hold at once?", "Semaphore"),
         ("Does it matter who is next, or do many wait?", "FairLock"),
         (
-            "Does locked code call code that locks the same?",
+            "Does locked code call code that takes the same lock?",
             "ReentrantLock",
         ),
     ];
@@ -149,7 +149,7 @@ pub(super) fn queue() -> String {
         canvas.line((x, 100), (x + width, 100), "line", false);
         canvas.text(x + width / 2, 120, Anchor::Middle, "small", text);
     }
-    canvas.text(20, 156, Anchor::Start, "small", "Who comes now stands at the right, whichever it wants. So neither waits for more than those before it.");
+    canvas.text(20, 156, Anchor::Start, "small", "A new claim joins at the right, whether it reads or writes. So each waits only for the claims before it.");
     canvas.finish(
         690,
         176,
