@@ -70,7 +70,8 @@ pub(crate) fn build(steps: &mut Steps) -> Result<Vec<Built>> {
 
 /// Builds the programs that tests need, where possible, and prints which are left out. Where everything must be tried, fails
 /// instead.
-pub(crate) fn offer(found: &mut Vec<Built>) -> Result<()> {
+pub(crate) fn offer() -> Result<Vec<Built>> {
+    let mut found = Vec::new();
     for peer in PEERS.iter().filter(|it| IN_TESTS.contains(&it.folder)) {
         let built = if can_be_run(peer.tool) {
             peer.built()
@@ -85,7 +86,7 @@ pub(crate) fn offer(found: &mut Vec<Built>) -> Result<()> {
             Err(error) => return Err(error.context(format!("no {} to test beside", peer.folder))),
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 impl Peer {

@@ -38,8 +38,12 @@ const REDISSON: &str = "tests redisson";
 /// The tests of the promises of the server store.
 const STORE: &str = "lockkeeper-redis store";
 
-/// The promises of all kinds, on each store.
-const CONTRACT: &str = "kinds::contract";
+/// The promises of all kinds, on everything that a client library reaches.
+const CONTRACT: [&str; 3] = [
+    "kinds::contract::on_a_server",
+    "kinds::contract::on_a_cluster",
+    "kinds::contract::by_sentinels",
+];
 
 /// Selects the client library for the tests; everything else uses the default, redis-rs.
 const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
@@ -101,10 +105,8 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("other servers to test against", || {
         servers::offer(&mut others)
     })?;
-    let mut peers = Vec::new();
-    steps.run("other libraries to test beside", || {
-        peers::offer(&mut peers)
-    })?;
+    // Building these takes as long as the checks, and mostly waits for downloads.
+    let peers = std::thread::spawn(peers::offer);
     let mut browser = false;
     steps.run("Chromium to test the page in", || {
         tools::offer_chromium(&mut browser)
@@ -114,6 +116,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         "licences, versions and sources of dependencies",
         deny::check,
     )?;
+    let peers = steps.run("other libraries to test beside", || {
+        let peers = peers.join();
+        peers.map_err(|_| anyhow::anyhow!("building them has panicked"))?
+    })?;
     let built = steps.run("build all tests", || programs::build(&WITHOUT_DATABASE))?;
     let with_database = steps.run("build the example with a database", || {
         programs::build(&["--package", WITH_DATABASE])
@@ -129,8 +135,8 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         suite.run(&named(&built, DIFFERENTIAL))
     })?;
     steps.run("the store and the contract over fred", || {
-        for (program, tests) in [(STORE, ""), (BEHAVIOUR, CONTRACT)] {
-            let mut suite = Suite::new(&[tests]);
+        for (program, tests) in [(STORE, &[][..]), (BEHAVIOUR, &CONTRACT)] {
+            let mut suite = Suite::new(tests);
             suite.set(TRANSPORT, "fred");
             suite.run(&named(&built, program))?;
         }
@@ -168,9 +174,10 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         let package = "test --package lockkeeper --test features --no-default-features --features";
         steps.cargo(&format!("{package}={features}"))?;
     }
-    steps.run("each package, built of what would be published", || {
-        check::packages("package --offline --config profile.dev.debug=0")
-    })?;
+    steps.run(
+        "the packages, compiled of what would be published",
+        check::unpacked,
+    )?;
     steps.run("the facade with few of its features", few_features)?;
     steps.run("what a service builds", count_of_a_service)?;
     steps.run("the oldest Rust that is promised", oldest::check)?;
@@ -207,6 +214,7 @@ fn long(built: &Built, peers: &[peers::Built]) -> Result<BTreeMap<String, u64>> 
     suite.set(PEERS, serde_json::to_string(&peers)?);
     // Few of them wait, and some use both cores by themselves.
     suite.threads(3);
+    suite.side_by_side();
     let programs = [THREADS, BEHAVIOUR, REDISSON].map(|name| named(built, name));
     let programs = programs.concat();
     anyhow::ensure!(

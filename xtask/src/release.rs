@@ -28,7 +28,7 @@ struct Plan {
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     let plan = Plan::read()?;
     steps.run("publish, without the registry", || {
-        check::packages("publish --dry-run")
+        check::packages("publish --dry-run").map(drop)
     })?;
     let version = &plan.version;
     println!("\nA release is, by hand:");

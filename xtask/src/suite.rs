@@ -13,7 +13,7 @@ use crate::programs::{Outcome, Print, Program};
 use crate::timing;
 
 /// How many tests run at a time, per core: most of them wait for a server or for time to pass.
-const PER_CORE: usize = 3;
+const PER_CORE: usize = 5;
 
 /// How many of the smaller programs run at a time beside the largest one.
 const LANES: usize = 2;

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the tests that a contributor runs.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 
 use crate::check;
@@ -50,15 +50,24 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         };
     }
     let servers = examples::servers()?;
-    steps.run("examples in the documentation", || {
-        let mut command = cargo();
-        // The package with the second build of the engine has the same examples, which name the other build.
-        let once = ["--exclude", "lockkeeper-threads"];
-        command
-            .args(["test", FEATURES, "--doc"])
-            .args(WITHOUT_DATABASE)
-            .args(once);
-        execute(&mut command)
-    })?;
-    examples::run_built(steps, &built, &servers, None)
+    // Most examples wait, while those in the documentation are built.
+    std::thread::scope(|scope| {
+        let documented = scope.spawn(in_documentation);
+        examples::run_built(steps, &built, &servers, None)?;
+        steps.run("examples in the documentation", || {
+            let outcome = documented.join();
+            outcome.map_err(|_| anyhow!("a thread of the run has panicked"))?
+        })
+    })
+}
+
+fn in_documentation() -> Result<()> {
+    let mut command = cargo();
+    // The package with the second build of the engine has the same examples, which name the other build.
+    let once = ["--exclude", "lockkeeper-threads"];
+    command
+        .args(["test", FEATURES, "--doc"])
+        .args(WITHOUT_DATABASE)
+        .args(once);
+    execute(&mut command)
 }

@@ -124,7 +124,7 @@ impl Single {
         };
         self.requests
             .send(request)
-            .map_err(|_| current::closed_error())?;
+            .map_err(|_| connection_slot::closed_error())?;
         answered
             .await
             .unwrap_or_else(|_| Err(StoreError::unknown("the connection ended")))

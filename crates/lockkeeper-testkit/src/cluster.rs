@@ -20,6 +20,9 @@ pub const SLOTS: u16 = 16_384;
 /// A cluster agrees within some seconds; the rest is for a machine that is busy with a build.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a node may name another one as the owner of a slot after that one has died.
+const LEARNING: Duration = Duration::from_secs(5);
+
 /// How long moving the keys of a slot to another node may take, in milliseconds.
 const MIGRATE_TIMEOUT: &str = "5000";
 
@@ -166,6 +169,7 @@ impl Cluster {
     ///
     /// If no node answers within five seconds, or one answers with an error.
     pub async fn command(&self, words: &[&str]) -> Result<Reply> {
+        let begun = Instant::now();
         let mut node = self.running()?;
         loop {
             let error = match node.command(words).await {
@@ -176,7 +180,14 @@ impl Cluster {
             let owner = text.split("MOVED ").nth(1);
             let port = owner.and_then(|owner| owner.rsplit(':').next()?.parse().ok());
             let Some(port) = port else { return Err(error) };
-            node = self.listening_on(port)?;
+            node = match self.listening_on(port) {
+                // The node that names a dead one learns of its replacement a moment later.
+                Err(_) if begun.elapsed() < LEARNING => {
+                    sleep(Duration::from_millis(10)).await;
+                    self.running()?
+                }
+                owner => owner?,
+            };
         }
     }
 

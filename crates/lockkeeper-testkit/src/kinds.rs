@@ -307,6 +307,13 @@ impl KindModel {
         matches!(self.modes, [Mode::Permits { .. }, ..])
     }
 
+    /// Whether all claims state the same limit.
+    pub fn has_one_limit(&self) -> bool {
+        let mut limits = self.modes.iter().map(|mode| mode.limit());
+        let first = limits.next();
+        limits.all(|limit| Some(limit) == first)
+    }
+
     /// Whether the newcomer may hold beside the present holders. For a semaphore, the newcomer's limit applies.
     pub fn fits(&self, standing: impl IntoIterator<Item = Holder>, newcomer: Holder) -> bool {
         self.fits_in(newcomer.mode.limit(), standing, newcomer)

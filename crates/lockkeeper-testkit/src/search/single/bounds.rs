@@ -101,11 +101,12 @@ impl Bounds {
     pub fn short(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
         if kind.has_permits() {
-            return Self::of_limits(
-                kind,
-                [new(2, &[2], 2, 1, 0), new(3, &[2], 1, 0, 0)],
-                new(3, &[2], 1, 0, 1),
-            );
+            let three = new(3, &[2], 1, 0, 0);
+            if !kind.has_one_limit() {
+                // Each claim says one limit or the other, which multiplies the states.
+                return vec![three];
+            }
+            return Self::of_limits(kind, [new(2, &[2], 2, 1, 0), three], new(3, &[2], 1, 0, 1));
         }
         if kind.proclaims() {
             // What the server knows about a leader multiplies the states.
@@ -290,8 +291,7 @@ impl Bounds {
 
     /// The bounds for a semaphore: these, and `set`, which lowers and raises the limit, if all clients state the same one.
     fn of_limits<const N: usize>(kind: &KindModel, all: [Self; N], set: Self) -> Vec<Self> {
-        let sets = kind.modes == KindModel::SEMAPHORE.modes;
-        let set = sets.then(|| set.limit_set());
+        let set = kind.has_one_limit().then(|| set.limit_set());
         all.into_iter().chain(set).collect()
     }
 
