@@ -212,7 +212,7 @@ fn tested_in(page: &Path) -> (PathBuf, String) {
     }
 }
 
-/// Examples that are missing from the list: each must have its file or its folder there.
+/// Examples that are missing from the list, or have no page in the book that shows their source.
 fn untold_examples(book: &Book) -> Vec<String> {
     let Some(list) = book.page(Path::new("examples/README.md")) else {
         return vec!["there is no examples/README.md".to_owned()];
@@ -227,10 +227,17 @@ fn untold_examples(book: &Book) -> Vec<String> {
         path.extension().is_some_and(|ending| ending == "rs")
             && (folder == Path::new("examples") || folder.starts_with("examples") && main)
     });
-    programs
-        .filter(|path| !listed.contains(*path))
-        .map(|path| format!("{} is not in examples/README.md", path.display()))
-        .collect()
+    let mut untold = Vec::new();
+    for path in programs.map(|path| path.display()) {
+        let shows = format!("{{{{#include ../../{path}}}}}");
+        if !listed.contains(Path::new(&path.to_string())) {
+            untold.push(format!("{path} is not in examples/README.md"));
+        }
+        if !book.pages.iter().any(|page| page.text.contains(&shows)) {
+            untold.push(format!("{path} has no page in docs/examples"));
+        }
+    }
+    untold
 }
 
 #[cfg(test)]

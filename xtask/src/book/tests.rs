@@ -96,13 +96,21 @@ fn rust_that_is_not_tested_is_found() {
 }
 
 #[test]
-fn an_example_that_the_list_lacks_is_named() {
-    let mut book = book(&[("examples/README.md", "[a](a.rs) [b](b/main.rs)")]);
+fn an_example_that_the_list_or_the_book_lacks_is_named() {
+    let mut book = book(&[
+        ("examples/README.md", "[a](a.rs) [b](b/main.rs)"),
+        ("docs/examples/a.md", "{{#include ../../examples/a.rs}}"),
+        ("docs/examples/c.md", "{{#include ../../examples/c.rs}}"),
+    ]);
     for file in ["a.rs", "b/main.rs", "b/part.rs", "c.rs", "lib/lib.rs"] {
         book.others.insert(Path::new("examples").join(file));
     }
     let offences = untold_examples(&book);
-    assert_eq!(offences, ["examples/c.rs is not in examples/README.md"]);
+    let expected = [
+        "examples/b/main.rs has no page in docs/examples",
+        "examples/c.rs is not in examples/README.md",
+    ];
+    assert_eq!(offences, expected);
 }
 
 #[test]
