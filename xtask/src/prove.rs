@@ -158,18 +158,33 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
             suite.run(&named(&built, BEHAVIOUR))
         })?;
     }
-    steps.run("under load, a minute each, and the soak beside it", || {
-        std::thread::scope(|scope| {
-            let soaked = scope.spawn(|| soak(&built));
-            let mut suite = Suite::new(&UNDER_LOAD);
-            suite.set("LOCKKEEPER_LOAD_SECONDS", LOAD);
-            suite.threads(UNDER_LOAD_AT_ONCE);
-            suite.run(&named(&built, BEHAVIOUR))?;
-            let soaked = soaked.join();
-            soaked.map_err(|_| anyhow::anyhow!("the run of the soak has panicked"))?
-        })
+    // These wait for servers more than they compute, and a busy machine must not matter to them.
+    std::thread::scope(|scope| {
+        let loaded = scope.spawn(|| under_load(&built));
+        let soaked = scope.spawn(|| soak(&built));
+        other_builds(steps)?;
+        for (name, beside) in [("under load, a minute each", loaded), ("the soak", soaked)] {
+            steps.run(name, || {
+                let outcome = beside.join();
+                outcome.map_err(|_| anyhow::anyhow!("its run has panicked"))?
+            })?;
+        }
+        anyhow::Ok(())
     })?;
-    // All other builds have every feature.
+    dist::prove(steps, program(&built, "lockkeeper")?)?;
+    print(&proved);
+    Ok(())
+}
+
+fn under_load(built: &Built) -> Result<()> {
+    let mut suite = Suite::new(&UNDER_LOAD);
+    suite.set("LOCKKEEPER_LOAD_SECONDS", LOAD);
+    suite.threads(UNDER_LOAD_AT_ONCE);
+    suite.run(&named(built, BEHAVIOUR))
+}
+
+/// All other steps build with every feature, and with the newest Rust.
+fn other_builds(steps: &mut Steps) -> Result<()> {
     for features in ["", "redis"] {
         let package = "test --package lockkeeper --test features --no-default-features --features";
         steps.cargo(&format!("{package}={features}"))?;
@@ -180,10 +195,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     )?;
     steps.run("the facade with few of its features", few_features)?;
     steps.run("what a service builds", count_of_a_service)?;
-    steps.run("the oldest Rust that is promised", oldest::check)?;
-    dist::prove(steps, program(&built, "lockkeeper")?)?;
-    print(&proved);
-    Ok(())
+    steps.run("the oldest Rust that is promised", oldest::check)
 }
 
 /// Features only add: none needs a third one to be present or absent. Clippy also examines the members that they are passed on
