@@ -23,10 +23,10 @@ end
 if string.find(flags, 'r', 1, true) then
   return { ARGV[1], 'REVOKED' }
 end
-if floor_number(ARGV[3]) > token_number(token) then
+if token_number(ARGV[3]) > token_number(token) then
   redis.call('SET', KEYS[1], value_of(kind, share, claim, ARGV[3], flags), 'KEEPTTL')
 end
-if floor_number(ARGV[3]) > last_token(KEYS[2]) then
+if token_number(ARGV[3]) > last_token(KEYS[2]) then
   keep_token(KEYS[2], ARGV[3], server_now())
 end
 return { ARGV[1], 'RAISED' }

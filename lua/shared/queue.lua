@@ -15,10 +15,9 @@ local function claims_of(members)
   return claims
 end
 
--- Reads whether any claim `waits` for `name`, and which waiters are in grace. If no script read the queue for half a waiter ttl, the caller's or the
--- first waiter's, then no waiter could be heard: that is a gap, from the last read (`from`) until now (`at`). Waiters that were alive at its
--- beginning count as alive until one ttl of their own after its end, if it was longer than half of that ttl.
--- False if a key has another type. The second value is any other error of the server, to be returned as it is.
+-- Reads whether any claim `waits` for `name`, and which waiters are in grace: if no script read the queue for half a waiter ttl, the caller's or the
+-- first waiter's, then no waiter could be heard, so waiters that were alive at the last read (`from`) count as alive for one more ttl of
+-- their own, from now (`at`). False if a key has another type. The second value is any other error of the server, to be returned as it is.
 local function read_queue(name)
   if not name.inflated then
     return true
@@ -31,10 +30,10 @@ local function read_queue(name)
   local seen = tonumber(facts[1] or '') or name.now
   local from, at, gaps = string.match(facts[2] or '', '^(%d+):(%d+):(%d+)$')
   from, at, gaps = tonumber(from or 0), tonumber(at or 0), tonumber(gaps or 0)
-  local waiter_ttl = math.min(name.waiter_ttl, tonumber(string.match(facts[3] or '', '^%d+:(%d+):') or name.waiter_ttl))
+  local waiter_ttl = math.max(name.waiter_ttl, tonumber(string.match(facts[3] or '', '^%d+:(%d+):') or 0))
   if name.now - seen > waiter_ttl / 2 then
-    -- Waiters that were in grace before, and have not been heard since, were alive then too. Each has a ttl below twice the gap.
-    if seen - at > 2 * (at - from) or gaps >= GAPS_IN_A_ROW then
+    -- Waiters that were in grace before, and have not been heard since, were alive then too.
+    if at + waiter_ttl < seen or gaps >= GAPS_IN_A_ROW then
       from, gaps = seen, 0
     end
     at, gaps = name.now, gaps + 1

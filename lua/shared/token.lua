@@ -6,10 +6,6 @@
 -- The largest number up to which Lua can count in ones.
 local LARGEST_TOKEN = 9007199254740991
 
--- The largest floor that is followed: 2^52, the time in the year 2112. A larger one is a client's mistake. So no client can use up the tokens:
--- after this one there are as many again.
-local LARGEST_FLOOR = 4503599627370496
-
 -- How long a counter is stored, ms; a text, because making one costs time. A counter ahead of the clock is stored until the clock
 -- has caught up, plus this time.
 local COUNTER_MEMORY = '86400000'
@@ -21,12 +17,6 @@ local RAISED = 10
 local function token_number(text)
   local number = string.find(text or '', '^%d+$') and tonumber(text) or 0
   return number < LARGEST_TOKEN - 1 and number or 0
-end
-
--- The number of a token that a client has seen, or proposes; 0 if that cannot be.
-local function floor_number(text)
-  local number = token_number(text)
-  return number <= LARGEST_FLOOR and number or 0
 end
 
 -- The last token drawn. A key of another type has no token; MGET reads it without an error.
@@ -42,7 +32,7 @@ end
 
 -- Draws a token at `now` in µs: larger than all drawn before, not below the clock, and above `floor` (decimal).
 local function draw_token(counter, floor, now)
-  local token = string.format('%.0f', math.max(last_token(counter) + 1, now, floor_number(floor) + 1))
+  local token = string.format('%.0f', math.max(last_token(counter) + 1, now, token_number(floor) + 1))
   keep_token(counter, token, now)
   return token
 end
@@ -51,7 +41,7 @@ end
 local function draw_again(counter, floor)
   local token = redis.call('PTTL', counter) > COUNTER_MEMORY - RAISED and redis.pcall('INCR', counter)
   -- A key of another type does not count, nor does a number that is not one of our tokens.
-  if type(token) == 'number' and token > floor_number(floor) and token < LARGEST_TOKEN then
+  if type(token) == 'number' and token > token_number(floor) and token < LARGEST_TOKEN then
     return string.format('%.0f', token)
   end
 end

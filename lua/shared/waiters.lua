@@ -6,9 +6,9 @@ local budget, room = 256, 128
 -- Until when the waiter of `name` with this `entry` is alive, and its last executed request; nil if there is no such entry.
 local function read_waiter(name, entry)
   local ends, waiter_ttl, request = string.match(entry or '', '^(%d+):(%d+):(.*)$')
-  ends, waiter_ttl = tonumber(ends or ''), tonumber(waiter_ttl)
-  if ends and ends >= name.grace_from and name.grace_at - name.grace_from > waiter_ttl / 2 then
-    ends = math.max(ends, name.grace_at + waiter_ttl)
+  ends = tonumber(ends or '')
+  if ends and ends >= name.grace_from then
+    ends = math.max(ends, name.grace_at + tonumber(waiter_ttl))
   end
   return ends, request
 end

@@ -2,10 +2,6 @@
 
 use super::*;
 
-/// Two waiter ttls.
-const SECONDS: &str = "10000";
-const MINUTE: &str = "60000";
-
 vectors! { [thin] [fair rwlock] {
     dead_waiters_are_dropped_and_the_first_alive_is_granted
     a_waiter_past_its_time_is_never_granted
@@ -17,8 +13,7 @@ vectors! { [thin] [fair rwlock] {
     a_long_queue_that_is_full_of_the_dead_is_looked_at_in_parts
     waiters_keep_their_order_when_nobody_could_be_heard
     waiters_keep_their_order_over_two_gaps_in_a_row
-    a_waiter_with_a_short_ttl_has_its_grace_behind_one_with_a_long_ttl
-    a_short_gap_leaves_the_grace_of_those_with_a_long_ttl
+    a_gap_is_measured_by_the_first_waiter_and_the_grace_by_each
     a_grace_ends_and_the_silent_lose_their_places
     the_dead_are_not_given_grace_for_ever_when_hardly_anybody_asks
 }}
@@ -179,49 +174,29 @@ async fn waiters_keep_their_order_over_two_gaps_in_a_row(it: &Lock) -> Result<()
     Ok(())
 }
 
-/// Puts three claims into the queue, in this order and with these waiter ttls.
-async fn line_up_with(it: &Lock, waiters: [(&str, &str); 3]) -> Result<()> {
+/// A caller with a short waiter ttl, and a waiter with a shorter one than the first.
+async fn a_gap_is_measured_by_the_first_waiter_and_the_grace_by_each(it: &Lock) -> Result<()> {
     it.hold(A).await?;
-    for (claim, waiter_ttl) in waiters {
+    let (seconds, minute) = ("10000", "60000");
+    for (claim, waiter_ttl) in [(B, WAITER_TTL_TEXT), (C, minute), (D, minute)] {
         waiting(&it.acquire(claim).await?)?;
-        let (until, _) = it.entry(claim).await?.context("it waits")?;
-        let until = until - WAITER_TTL + waiter_ttl.parse::<i64>()?;
-        let entry = format!("{until}:{waiter_ttl}:{}", it.last_request());
-        it.command(&["HSET", &it.state(), claim, &entry]).await?;
+        it.batch([it.beat_with(claim, waiter_ttl)]).await?;
     }
-    Ok(())
-}
-
-async fn a_waiter_with_a_short_ttl_has_its_grace_behind_one_with_a_long_ttl(
-    it: &Lock,
-) -> Result<()> {
-    line_up_with(it, [(B, MINUTE), (C, SECONDS), (D, SECONDS)]).await?;
-    it.pass(20_000).await?;
-    ensure!(it.batch([it.beat_with(D, SECONDS)]).await? == ["WAITING 3"]);
-    ensure!(it.batch([it.beat_with(C, SECONDS)]).await? == ["WAITING 2"]);
-    for _ in 0..4 {
-        it.pass(4_000).await?;
-        ensure!(it.batch([it.beat_with(C, SECONDS)]).await? == ["WAITING 2"]);
-    }
-    // Its grace is over, and the first one is still alive.
-    ensure!(it.batch([it.beat_with(D, SECONDS)]).await? == ["GONE"]);
-    ensure!(it.heartbeat(&[B]).await? == ["WAITING 1"]);
-    Ok(())
-}
-
-async fn a_short_gap_leaves_the_grace_of_those_with_a_long_ttl(it: &Lock) -> Result<()> {
-    line_up_with(it, [(B, SECONDS), (C, MINUTE), (D, MINUTE)]).await?;
-    for milliseconds in [70_000, 4_000, 4_000, 4_000, 6_000] {
-        it.pass(milliseconds).await?;
-        let outcome = it.batch([it.beat_with(B, SECONDS)]).await?;
-        ensure!(outcome[0].starts_with("WAITING 1 "), "{outcome:?}");
-    }
-    ensure!(it.batch([it.beat_with(D, MINUTE)]).await? == ["WAITING 3"]);
+    it.pass(40_000).await?;
+    // This is longer than half of its own waiter ttl, but not of that of the first.
+    ensure!(it.batch([it.beat_with(E, seconds)]).await? == ["GONE"]);
+    ensure!(it.entry("grace").await?.is_none());
+    it.pass(110_000).await?;
+    ensure!(it.heartbeat(&[D]).await? == ["WAITING 3"]);
+    ensure!(it.entry("grace").await?.is_some());
     ensure!(it.release(B).await? == "RELEASED 1 0");
     // It holds for as long as it would have been alive.
     ensure!(it.release(A).await? == "RELEASED 1 0");
-    let left = it.left(C).await?;
-    ensure!(is_nearly(left, 60_000), "{left}");
+    ensure!(
+        is_nearly(it.left(C).await?, 60_000),
+        "{}",
+        it.left(C).await?
+    );
     Ok(())
 }
 

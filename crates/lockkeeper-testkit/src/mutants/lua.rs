@@ -274,7 +274,7 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_token_ignores_the_floor",
         &lock::ACQUIRE,
-        "math.max(last_token(counter) + 1, now, floor_number(floor) + 1)",
+        "math.max(last_token(counter) + 1, now, token_number(floor) + 1)",
         "math.max(last_token(counter) + 1, now)",
         Where::Forgetting,
     ),

@@ -113,9 +113,7 @@ impl OneName {
             return Ok(0);
         };
         Ok(match self.numbers(server, tick, "grace")?[..] {
-            [from, at, _] if until >= from && 2 * (at - from) > waiter_ttl => {
-                until.max(at + waiter_ttl) - now
-            }
+            [from, at, _] if until >= from => until.max(at + waiter_ttl) - now,
             _ => until - now,
         })
     }
