@@ -82,8 +82,8 @@ pub(crate) fn packages(words: &str) -> Result<TempDir> {
     Ok(target)
 }
 
-/// Checks that the published members compile with nothing but the files of their packages, which use one another. A registry
-/// builds each of them, which takes three times as long and finds no more.
+/// Checks that each published member compiles alone, with the features that it enables itself, from the files of the packages. Cargo's
+/// own verification builds them instead, which takes three times as long; `cargo xtask release` does that.
 pub(crate) fn unpacked() -> Result<()> {
     let house = House::read()?;
     let packages = packages("package --no-verify --offline --quiet")?;
@@ -102,9 +102,10 @@ pub(crate) fn unpacked() -> Result<()> {
     );
     fs::write(folder.join("Cargo.toml"), manifest)?;
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
-    let mut command = cargo();
-    command
-        .current_dir(&folder)
-        .args(["check", "--workspace", "--offline", FEATURES]);
-    execute(&mut command)
+    for member in house.members.iter().filter(|member| member.published) {
+        let mut command = cargo();
+        command.args(["check", "--quiet", "--offline", "--package", &member.name]);
+        execute(command.current_dir(&folder))?;
+    }
+    Ok(())
 }

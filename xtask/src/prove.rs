@@ -105,7 +105,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("other servers to test against", || {
         servers::offer(&mut others)
     })?;
-    // Building these takes as long as the checks, and mostly waits for downloads.
+    // Built beside the checks: much of it waits for downloads.
     let peers = std::thread::spawn(peers::offer);
     let mut browser = false;
     steps.run("Chromium to test the page in", || {
