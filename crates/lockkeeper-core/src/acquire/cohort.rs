@@ -65,11 +65,11 @@ impl Acquisition {
             return None;
         }
         let part = self.only_claim(stage)?;
-        let line = LocalWaiter::behind_others(&part)?;
+        let waiter = LocalWaiter::behind_others(&part)?;
         self.tell_waiting(stage, told);
         // Boxed, so that an acquisition that finds the name free is not larger because of this future.
-        let token = Box::pin(line.granted()).await;
-        drop(line);
+        let token = Box::pin(waiter.granted()).await;
+        drop(waiter);
         match token {
             Some(token) => {
                 let claims = std::mem::take(&mut self.claims);

@@ -424,7 +424,7 @@ enum Step {
     Fail(u8),
     End,
     Tick,
-    Forsake,
+    GiveUp,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -435,7 +435,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         (0..3u8).prop_map(Step::Fail),
         Just(Step::End),
         Just(Step::Tick),
-        Just(Step::Forsake),
+        Just(Step::GiveUp),
     ]
 }
 
@@ -486,7 +486,7 @@ proptest! {
                 }
                 Step::End => claim.end(at(now)),
                 Step::Tick => { claim.expire(at(now)); }
-                Step::Forsake => { claim.give_up(at(now)); }
+                Step::GiveUp => { claim.give_up(at(now)); }
             }
             let belief = claim.validity(at(now));
             if matches!(belief, Validity::Valid | Validity::Uncertain) {

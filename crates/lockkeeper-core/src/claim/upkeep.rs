@@ -144,9 +144,9 @@ impl Claim {
     }
 
     /// Notes whether it stands in the local queue of its cohort.
-    pub(crate) fn wait_locally(&mut self, stands: bool) {
+    pub(crate) fn wait_locally(&mut self, waits: bool) {
         if let Some(upkeep) = &mut self.upkeep {
-            upkeep.waits_locally = stands;
+            upkeep.waits_locally = waits;
         }
     }
 

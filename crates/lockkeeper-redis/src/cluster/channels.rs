@@ -28,7 +28,7 @@ pub(crate) struct Channels(Mutex<BTreeMap<String, NodeId>>);
 
 /// A channel whose slot has a new owner.
 #[derive(Debug)]
-pub(crate) struct Stray {
+pub(crate) struct Misplaced {
     channel: String,
     from: NodeId,
     to: NodeId,
@@ -40,11 +40,11 @@ impl Channels {
     }
 
     /// Assigns every channel to the node where `owner` says its slot is; returns those that have to move.
-    pub(crate) fn stray(&self, owner: impl Fn(u16) -> Option<NodeId>) -> Vec<Stray> {
-        let mut strays = Vec::new();
+    pub(crate) fn misplaced(&self, owner: impl Fn(u16) -> Option<NodeId>) -> Vec<Misplaced> {
+        let mut misplaced = Vec::new();
         for (channel, node) in self.lock().iter_mut() {
             match owner(slot_of(channel)) {
-                Some(to) if to != *node => strays.push(Stray {
+                Some(to) if to != *node => misplaced.push(Misplaced {
                     channel: channel.clone(),
                     from: std::mem::replace(node, to),
                     to,
@@ -52,7 +52,7 @@ impl Channels {
                 _ => {}
             }
         }
-        strays
+        misplaced
     }
 }
 
@@ -111,13 +111,13 @@ pub(crate) async fn unsubscribe(shared: &Arc<Shared>, channel: &str) -> Result<(
 }
 
 /// Subscribes to channels on their new nodes, unsubscribes on the old ones only after that, and reports when all is done.
-pub(crate) async fn follow(shared: Arc<Shared>, strays: Vec<Stray>) {
+pub(crate) async fn follow(shared: Arc<Shared>, misplaced: Vec<Misplaced>) {
     let mut moves = tokio::task::JoinSet::new();
-    for stray in strays {
+    for misplaced in misplaced {
         let shared = Arc::clone(&shared);
         moves.spawn(async move {
-            settle(&shared, &stray).await;
-            leave(&shared, &stray.channel, stray.from);
+            settle(&shared, &misplaced).await;
+            leave(&shared, &misplaced.channel, misplaced.from);
         });
     }
     while moves.join_next().await.is_some() {}
@@ -125,17 +125,17 @@ pub(crate) async fn follow(shared: Arc<Shared>, strays: Vec<Stray>) {
 }
 
 /// Subscribes to a channel on its new node, unless it has moved again meanwhile.
-async fn settle(shared: &Arc<Shared>, stray: &Stray) {
-    let channel = &stray.channel;
-    let stays = || shared.channels.lock().get(channel) == Some(&stray.to);
+async fn settle(shared: &Arc<Shared>, misplaced: &Misplaced) {
+    let channel = &misplaced.channel;
+    let stays = || shared.channels.lock().get(channel) == Some(&misplaced.to);
     for attempt in 0..ATTEMPTS {
         pause(attempt).await;
-        let Some(node) = shared.node(stray.to).filter(|_| stays()) else {
+        let Some(node) = shared.node(misplaced.to).filter(|_| stays()) else {
             return;
         };
         let subscribed = node.subscribe(Verb::Subscribe, channel, true).await;
         if !stays() {
-            leave(shared, channel, stray.to);
+            leave(shared, channel, misplaced.to);
             return;
         }
         let Err(error) = subscribed else {

@@ -105,12 +105,12 @@ impl Shared {
 
     /// Moves channels to the nodes that have their slots.
     pub(super) fn follow_channels(self: &Arc<Self>) {
-        let strays = {
+        let misplaced = {
             let table = self.table();
-            self.channels.stray(|slot| table.map.owner(slot))
+            self.channels.misplaced(|slot| table.map.owner(slot))
         };
-        if !strays.is_empty() {
-            tokio::spawn(channels::follow(Arc::clone(self), strays));
+        if !misplaced.is_empty() {
+            tokio::spawn(channels::follow(Arc::clone(self), misplaced));
         }
     }
 }
