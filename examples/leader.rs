@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use lockkeeper::{Client, Election, HandOver, Leaders};
+use lockkeeper::{Client, Election, HandOver, Leaders, Waiter};
 use lockkeeper_examples::{Place, Story};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -55,6 +55,8 @@ async fn main() -> anyhow::Result<()> {
         hosts.spawn(host(client, Arc::clone(&jobs), name, story));
     }
     let first = next(&mut leaders, &story).await?;
+    let election = Election::new(&place.client, "scheduler").value("dora");
+    standing_by(&election, 2).await?;
 
     story.chapter("An operator asks the leader to go");
     place.client.revoke("scheduler").await?;
@@ -63,7 +65,6 @@ async fn main() -> anyhow::Result<()> {
 
     story.chapter("A newcomer leads, and chooses who is the next");
     hosts.shutdown().await;
-    let election = Election::new(&place.client, "scheduler").value("dora");
     let dora = election
         .campaign()
         .wait_for(Duration::from_secs(10))
@@ -72,17 +73,9 @@ async fn main() -> anyhow::Result<()> {
     for (client, name) in clients.iter().zip(["ann", "bob", "carl"]) {
         hosts.spawn(host(client.clone(), Arc::clone(&jobs), name, story));
     }
-    let candidates = timeout(Duration::from_secs(10), async {
-        loop {
-            let candidates = election.candidates().await?;
-            if candidates.len() == 3 {
-                return anyhow::Ok(candidates);
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    });
-    let chosen = candidates.await??.pop().context("three stand by")?;
-    let done = dora.hand_over_to(&chosen).await?;
+    let candidates = standing_by(&election, 3).await?;
+    let chosen = candidates.last().context("three stand by")?;
+    let done = dora.hand_over_to(chosen).await?;
     ensure!(matches!(done, HandOver::Done(_)), "it has gone");
     next(&mut leaders, &story).await?;
 
@@ -93,6 +86,20 @@ async fn main() -> anyhow::Result<()> {
         ensure!(report.expiring == 0 && report.unconfirmed == 0);
     }
     place.close().await
+}
+
+/// The candidates that stand by, once there are this many.
+async fn standing_by(election: &Election, many: usize) -> anyhow::Result<Vec<Waiter>> {
+    let standing_by = async {
+        loop {
+            let candidates = election.candidates().await?;
+            if candidates.len() == many {
+                return anyhow::Ok(candidates);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), standing_by).await?
 }
 
 /// The next leader that an observer sees.

@@ -28,7 +28,7 @@ end
 local member = member_of('', 'x', ARGV[4])
 local place = place_of(name, member)
 if place and place > 1 then
-  local first = redis.call('ZRANGE', name.queue, 0, 0, 'WITHSCORES')
+  local first = redis.call('ZRANGE', name.queue, '0', '0', 'WITHSCORES')
   redis.call('ZADD', name.queue, text_of(tonumber(first[2]) - 1), member)
 end
 return { ARGV[1], 'QUEUED', name.waits and redis.call('ZCARD', name.queue) or 0, place and 1 or 0 }

@@ -33,7 +33,7 @@ if not found then
   return { ARGV[1], 'NOT_HELD', 0 }
 end
 if name.inflated then
-  for _, member in ipairs(redis.call('ZRANGE', name.holders, 0, -1)) do
+  for _, member in ipairs(redis.call('ZRANGE', name.holders, '0', '-1')) do
     uncount(name, parts_of(member))
   end
   redis.call('DEL', name.holders)

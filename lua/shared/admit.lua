@@ -26,7 +26,7 @@ local function admit(name, share, claim, ttl)
     inflate(name)
   end
   local shared = share == 'x' or name.reenters
-  local token = shared and name.token or draw_token(name.counter, name.floor, name.now_us)
+  local token = shared and name.token or draw_again(name.counter, name.floor) or draw_token(name.counter, name.floor, name.now_us)
   name.token = shared and token or nil
   if not is_taken(name) then
     -- The marker does not count what is in this key: a node of a cluster may still have it from an earlier time when it had the slot.

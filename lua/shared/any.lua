@@ -44,7 +44,7 @@ local function standing(name)
   elseif alone then
     claims[1] = { alone.claim, alone.left, states[alone.flag], alone.share }
   end
-  local members = name.inflated and redis.call('ZRANGE', name.holders, 0, -1, 'WITHSCORES') or {}
+  local members = name.inflated and redis.call('ZRANGE', name.holders, '0', '-1', 'WITHSCORES') or {}
   for i = 1, #members, 2 do
     local flag, share, claim = parts_of(members[i])
     local left = tonumber(members[i + 1]) - name.now

@@ -7,5 +7,5 @@ end
 
 -- The owner of `claim`; the claim itself if it is not a claim of this library.
 local function owner_of(claim)
-  return string.match(claim, '^(.*)/') or claim
+  return string.match(claim, '^([^/]*)/') or claim
 end

@@ -10,7 +10,7 @@ local function left_of(name)
   if name.alone then
     return name.alone.left
   end
-  local last = redis.call('ZRANGE', name.holders, -1, -1, 'WITHSCORES')
+  local last = redis.call('ZRANGE', name.holders, '-1', '-1', 'WITHSCORES')
   return math.max(tonumber(last[2] or 0) - name.now, 0)
 end
 
@@ -21,12 +21,9 @@ local function lease_of(name, share, claim)
     local same = alone.claim == claim and alone.share == share
     return same and alone.ends or 0, alone.flag
   end
-  local flags, members = { '', 'r', 'c' }, {}
-  for i, flag in ipairs(flags) do
-    members[i] = member_of(flag, share, claim)
-  end
-  local found = name.inflated and redis.call('ZMSCORE', name.holders, unpack(members)) or {}
-  for i, flag in ipairs(flags) do
+  local member = member_of('', share, claim)
+  local found = name.inflated and redis.call('ZMSCORE', name.holders, member, 'r' .. member, 'c' .. member) or {}
+  for i, flag in ipairs({ '', 'r', 'c' }) do
     if found[i] then
       return tonumber(found[i]), flag
     end
@@ -40,9 +37,9 @@ local function token_of(name, share, claim)
   return shared and name.token or own(name, claim, 0)
 end
 
--- Whether `owner` holds all of `name` and may acquire it again: its kind allows that, and the hold is not revoked.
-local function lets_in(name, owner)
-  return name.reenters and name.owner == owner and not name.revoked
+-- Whether the owner of `claim` holds all of `name` and may acquire it again: its kind allows that, and the hold is not revoked.
+local function lets_in(name, claim)
+  return name.reenters and name.owner == owner_of(claim) and not name.revoked
 end
 
 -- Whether a new claim with this share fits beside the claims under `name`.
@@ -67,7 +64,7 @@ end
 
 -- Whether `claim` may overtake the queue of `name`, because its owner holds already; and whether it would wait for its own owner.
 local function is_nested(name, share, claim)
-  if lets_in(name, owner_of(claim)) then
+  if lets_in(name, claim) then
     return true
   end
   local of_owner = beside(name, claim)

@@ -9,7 +9,7 @@ local function leading(name)
   if alone and alone.flag ~= 'c' then
     return alone.claim, alone.left
   end
-  local last = name.inflated and redis.call('ZRANGE', name.holders, -1, -1, 'WITHSCORES') or {}
+  local last = name.inflated and redis.call('ZRANGE', name.holders, '-1', '-1', 'WITHSCORES') or {}
   local flag, share, claim = parts_of(last[1] or '')
   local left = tonumber(last[2] or 0) - name.now
   if share and flag ~= 'c' and left > 0 then

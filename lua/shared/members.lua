@@ -14,12 +14,13 @@ end
 
 -- The member of `holders` for a claim; without a flag, also the member of the queue.
 local function member_of(flag, share, claim)
-  return string.format('%s%s:%s', flag, share, claim)
+  return flag .. share .. ':' .. claim
 end
 
 -- The field of `state` that counts a claim that takes parts.
 local function own_field(name, claim)
-  return string.format('o:%s', name.reenters and owner_of(claim) or claim)
+  claim = name.reenters and owner_of(claim) or claim
+  return 'o:' .. claim
 end
 
 -- The token and the number of the claims that are counted together with `claim`, which takes parts. Adds `more` to that number. The claims

@@ -34,6 +34,6 @@ local function first_end(name)
   if name.alone then
     return name.alone.left
   end
-  local first = name.first_end or tonumber(redis.call('ZRANGE', name.holders, 0, 0, 'WITHSCORES')[2] or 0)
+  local first = name.first_end or tonumber(redis.call('ZRANGE', name.holders, '0', '0', 'WITHSCORES')[2] or 0)
   return math.max(first - name.now, 0)
 end

@@ -22,7 +22,7 @@ local function read_queue(name)
   if not name.inflated then
     return true
   end
-  local heads = redis.pcall('ZRANGE', name.queue, 0, 0)
+  local heads = redis.pcall('ZRANGE', name.queue, '0', '0')
   local facts = heads.err and heads or redis.pcall('HMGET', name.state, 'seen', 'grace', claims_of(heads)[1] or 'seen')
   if facts.err then
     return false, not string.find(facts.err, 'WRONGTYPE', 1, true) and facts or nil
@@ -30,7 +30,10 @@ local function read_queue(name)
   local seen = tonumber(facts[1] or '') or name.now
   local from, at, gaps = string.match(facts[2] or '', '^(%d+):(%d+):(%d+)$')
   from, at, gaps = tonumber(from or 0), tonumber(at or 0), tonumber(gaps or 0)
-  local waiter_ttl = math.max(name.waiter_ttl, tonumber(string.match(facts[3] or '', '^%d+:(%d+):') or 0))
+  local waiter_ttl = name.waiter_ttl
+  if name.now - seen > waiter_ttl / 2 then
+    waiter_ttl = math.max(waiter_ttl, tonumber(string.match(facts[3] or '', '^%d+:(%d+):') or 0))
+  end
   if name.now - seen > waiter_ttl / 2 then
     -- Waiters that were in grace before, and have not been heard since, were alive then too.
     if at + waiter_ttl < seen or gaps >= GAPS_IN_A_ROW then
@@ -39,7 +42,7 @@ local function read_queue(name)
     at, gaps = name.now, gaps + 1
     name.grace = string.format('%.0f:%.0f:%.0f', from, at, gaps)
   end
-  name.grace_from, name.grace_at = from, at
+  name.grace_from, name.grace_at = at > 0 and from or math.huge, at
   name.waits, name.head, name.entry = #heads > 0, heads[1], facts[3]
   return true
 end

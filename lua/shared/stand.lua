@@ -37,7 +37,7 @@ local function stand(name, share, claim, request, limit)
   if name.alone then
     inflate(name)
   end
-  local last = redis.call('ZRANGE', name.queue, -1, -1, 'WITHSCORES')
+  local last = redis.call('ZRANGE', name.queue, '-1', '-1', 'WITHSCORES')
   redis.call('ZADD', name.queue, text_of(tonumber(last[2] or 0) + 1), member)
   name.fresh, name.limit = name.fresh or not name.waits, name.limit or limit_of(share)
   name.waits, name.looked = true, true

@@ -23,20 +23,20 @@ end
 
 -- Reads the marker `value`, which expires in `left` ms. Returns the same as read_standing.
 local function read_inflated(name, value, left)
-  local kind, exclusive, live, parts, limit, token, flags, owner =
-    string.match(value, '^(%l+) %* (%d+) (%d+) (%d+)/?(%d*) (%d+) %-(%l*) (%S+)$')
-  local first = kind and redis.pcall('ZRANGE', name.holders, 0, 0, 'WITHSCORES')
+  local kind, exclusive, live, parts, limit, token, reenters, revoked, polled_by, owner =
+    string.match(value, '^(%l+) %* (%d+) (%d+) (%d+)/?(%d*) (%d+) %-(e?)(r?)(p?)%l* (%S+)$')
+  local first = kind and redis.pcall('ZRANGE', name.holders, '0', '0', 'WITHSCORES')
   if not kind or first.err then
     return false, kind and not string.find(first.err, 'WRONGTYPE', 1, true) and first or nil
   end
   name.found, name.inflated, name.left, name.limit = kind, true, left, tonumber(limit)
-  name.polled, name.reenters = string.find(flags, 'p', 1, true) and true, string.find(flags, 'e', 1, true) and true
+  name.polled, name.reenters = polled_by ~= '', reenters ~= ''
   name.first_end = tonumber(first[2] or 0)
   if #first > 0 then
     -- If the holders' key was deleted by hand, there are no claims, whatever the marker counts.
     name.exclusive, name.live, name.parts = tonumber(exclusive), tonumber(live), tonumber(parts)
     name.token, name.owner = token ~= '0' and token or nil, owner ~= '-' and owner or nil
-    name.revoked = string.find(flags, 'r', 1, true) and true
+    name.revoked = revoked ~= ''
   end
   return true
 end
@@ -54,13 +54,13 @@ local function read_standing(name, as_a_write)
   name.now_us = server_now()
   name.now = math.floor(name.now_us / 1000)
   name.exclusive, name.live, name.parts = 0, 0, 0
-  if not value then
-    return value == false, fault
+  if is_marker(value) then
+    return read_inflated(name, value, left)
   end
   local kind, share, claim, token, flags = claim_of(value)
   if not kind then
-    name.foreign = not is_marker(value) and value
-    return read_inflated(name, value, left)
+    name.foreign = value
+    return value == false, fault
   end
   local flag = string.match(flags, '[rc]') or ''
   name.alone = { value = value, flag = flag, share = share, claim = claim, token = token, left = left }

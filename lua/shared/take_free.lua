@@ -5,17 +5,14 @@
 local before
 
 if ARGV[5] == '0' then
-  before = redis.call('MGET', KEYS[1], KEYS[3])
-  if not before[1] and not before[2] then
+  if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then
     local token = draw_again(KEYS[2], ARGV[4]) or draw_token(KEYS[2], ARGV[4], server_now())
     local value = ARGV[6] .. ' ' .. ARGV[7] .. ' ' .. ARGV[2] .. ' ' .. token
     if ARGV[8] == '1' then
       value = value .. 'p'
     end
-    -- A key of another type looks missing here, and is not overwritten.
-    if redis.call('SET', KEYS[1], value, 'PX', ARGV[3], 'NX') then
-      return ARGV[1] .. ' GRANTED ' .. token
-    end
-    return { ARGV[1], 'WRONG_KIND' }
+    redis.call('SET', KEYS[1], value, 'PX', ARGV[3])
+    return ARGV[1] .. ' GRANTED ' .. token
   end
+  before = redis.call('MGET', KEYS[1], KEYS[3])
 end

@@ -42,6 +42,6 @@ local function draw_again(counter, floor)
   local token = redis.call('PTTL', counter) > COUNTER_MEMORY - RAISED and redis.pcall('INCR', counter)
   -- A key of another type does not count, nor does a number that is not one of our tokens.
   if type(token) == 'number' and token > token_number(floor) and token < LARGEST_TOKEN then
-    return string.format('%.0f', token)
+    return redis.call('GET', counter)
   end
 end

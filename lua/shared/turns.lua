@@ -4,8 +4,8 @@
 -- the server refused that message.
 local function tell_granted(name, claim, token, request)
   local client = client_of(claim)
-  local message = string.format('G %s %s %s', claim, token, request)
-  return client and wake(string.format('%s:%s', name.channel, client), message) or '0'
+  local message = 'G ' .. claim .. ' ' .. token .. ' ' .. request
+  return client and wake(name.channel .. ':' .. client, message) or '0'
 end
 
 -- Whether a share is more than all of `name`.
@@ -26,7 +26,7 @@ local function advance(name)
     end
     local _, share, claim = parts_of(member)
     local is_over = is_over_limit(name, share)
-    if not is_over and not fits(name, share) and not lets_in(name, owner_of(claim)) then
+    if not is_over and not fits(name, share) and not lets_in(name, claim) then
       break
     end
     if room == 0 then
@@ -43,6 +43,10 @@ local function advance(name)
       told = '0'
     end
     granted = granted or token
+    if granted and name.exclusive > 0 and not name.reenters then
+      -- Nobody fits beside this claim, so the next one need not be looked at.
+      break
+    end
   end
   if not name.waits and not is_taken(name) then
     -- The limit belonged to the claims that were there.

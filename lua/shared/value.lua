@@ -53,7 +53,7 @@ end
 
 -- The `value` of a claim, with the flag `p` added: a client polls the name.
 local function polled(value)
-  return string.format('%sp', value)
+  return value .. 'p'
 end
 
 -- Whether `value` is a marker, which means that its name is inflated.

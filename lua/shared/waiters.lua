@@ -22,7 +22,7 @@ end
 local function withdraw(name, ...)
   local gone = redis.call('ZREM', name.queue, ...)
   redis.call('HDEL', name.state, unpack(claims_of({ ... })))
-  name.head, name.entry = redis.call('ZRANGE', name.queue, 0, 0)[1], nil
+  name.head, name.entry = redis.call('ZRANGE', name.queue, '0', '0')[1], nil
   name.waits = name.head ~= nil
   if not name.waits then
     redis.call('HDEL', name.state, 'seen', 'grace')
@@ -45,20 +45,21 @@ end
 -- Drops the dead waiters in front of the queue of `name`, as far as the budget goes, and sets `more` if some remain. Returns the first
 -- waiter if it is alive, its last executed request, and until when it is alive.
 local function next_waiter(name)
-  -- In most cases the first one is alive, so a long queue need not be read.
   if name.entry == nil then
     name.entry = redis.call('HGET', name.state, claims_of({ name.head })[1])
   end
-  local members, entries, dead = { name.head }, { name.entry }, is_alive(name, name.entry) and 0 or 1
-  if dead > 0 then
-    members, entries, dead = first_waiters(name, budget)
-    name.more = name.more or dead > budget
-    local dropped = math.min(dead, budget)
-    if dropped > 0 then
-      withdraw(name, unpack(members, 1, dropped))
-      budget = budget - dropped
-    end
+  local ends, request = read_waiter(name, name.entry)
+  if ends and ends > name.now then
+    -- In most cases the first one is alive, so a long queue need not be read.
+    return name.head, request, ends
   end
-  local ends, request = read_waiter(name, entries[dead + 1])
+  local members, entries, dead = first_waiters(name, budget)
+  name.more = name.more or dead > budget
+  local dropped = math.min(dead, budget)
+  if dropped > 0 then
+    withdraw(name, unpack(members, 1, dropped))
+    budget = budget - dropped
+  end
+  ends, request = read_waiter(name, entries[dead + 1])
   return members[dead + 1], request, ends
 end

@@ -105,7 +105,7 @@ impl Name {
     }
 
     fn release_by(&self, claim: &str, form: Form) -> Call {
-        let args = [claim, &self.channel(), "0"];
+        let args = [claim, &self.channel(), "0", "none"];
         self.call(&lock::RELEASE_THIN, form, &args)
     }
 

@@ -211,8 +211,8 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_acquire_ignores_the_tombstone",
         &lock::ACQUIRE,
-        "if not before[1] and not before[2] then",
-        "if not before[1] then",
+        "redis.call('EXISTS', KEYS[1], KEYS[3]) == 0",
+        "redis.call('EXISTS', KEYS[1]) == 0",
         Where::Small,
     ),
     mutant(
@@ -225,22 +225,22 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_acquire_arms_nothing",
         &lock::ACQUIRE,
-        "redis.call('SET', KEYS[1], value, 'PX', ARGV[3], 'NX')",
-        "redis.call('SET', KEYS[1], value, 'NX')",
+        "redis.call('SET', KEYS[1], value, 'PX', ARGV[3])",
+        "redis.call('SET', KEYS[1], value)",
         Where::Small,
     ),
     mutant(
         "mutex_release_of_one_alone_does_not_compare",
         &lock::RELEASE_THIN,
-        "(%S+) %d+$') == ARGV[2]",
-        "(%S+) %d+$')",
+        "redis.pcall('GETEX', KEYS[1]) == ARGV[5]",
+        "redis.pcall('GETEX', KEYS[1])",
         Where::Small,
     ),
     mutant(
         "mutex_release_of_one_alone_passes_over_the_flags",
         &lock::RELEASE_THIN,
-        "(%S+) %d+$') == ARGV[2]",
-        "(%S+) %d+%l*$') == ARGV[2]",
+        "redis.pcall('GETEX', KEYS[1]) == ARGV[5]",
+        "string.match(redis.call('GETEX', KEYS[1]) or '', '^(.-)%l*$') == ARGV[5]",
         Where::Small,
     ),
     mutant(

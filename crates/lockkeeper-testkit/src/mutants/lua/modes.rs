@@ -100,8 +100,8 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_readers_in_front_are_let_in_past_a_writer",
         &lock::HEARTBEAT,
-        "    if not is_over and not fits(name, share) and not lets_in(name, owner_of(claim)) then\n      break\n    end\n",
-        "    if not is_over and not fits(name, share) and not lets_in(name, owner_of(claim)) then\n      member = redis.call('ZRANGE', name.queue, 1, 1)[1]\n      if not member or not fits(name, select(2, parts_of(member))) then\n        break\n      end\n      _, share, claim = parts_of(member)\n    end\n",
+        "    if not is_over and not fits(name, share) and not lets_in(name, claim) then\n      break\n    end\n",
+        "    if not is_over and not fits(name, share) and not lets_in(name, claim) then\n      member = redis.call('ZRANGE', name.queue, 1, 1)[1]\n      if not member or not fits(name, select(2, parts_of(member))) then\n        break\n      end\n      _, share, claim = parts_of(member)\n    end\n",
         Where::FourClients,
     ),
     mutant(

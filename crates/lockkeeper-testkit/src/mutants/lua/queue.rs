@@ -23,7 +23,7 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_release_tells_nobody",
         &lock::RELEASE,
-        "return client and wake(string.format('%s:%s', name.channel, client), message) or '0'",
+        "return client and wake(name.channel .. ':' .. client, message) or '0'",
         "return client and message and '1'",
         Where::Queue,
     ),
