@@ -87,7 +87,7 @@ pub mod lock {
         "lock/release_thin",
         with ["let_go", "wake", "value", "thin"],
         keys ["main"],
-        args ["request", "claim", "channel", "cooldown", "value"],
+        args ["request", "claim", "channel", "cooldown"],
         replies [Status::Released, Status::Cooldown, Status::Inflated, Status::NotHeld],
     );
 

@@ -6,7 +6,6 @@
 -- ARGV[2] claim
 -- ARGV[3] channel   on which pollers of the name listen
 -- ARGV[4] cooldown  how long the name stays unavailable, ms
--- ARGV[5] value     what the grant wrote: `<kind> <share> <claim> <token>`; any other text makes the run slower, and changes nothing else
 -- REPLY RELEASED told holds  told: 0 if the server refused the wake, otherwise 1; holds: claims the owner still has: 0
 -- REPLY COOLDOWN told left   the claim is released, and the name is free in `left` ms
 -- REPLY INFLATED             the name is inflated: run lock/release instead

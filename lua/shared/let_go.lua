@@ -2,8 +2,12 @@
 -- that only other names need. It comes first for the same reason as shared/take_free.
 
 if ARGV[4] == '0' then
-  -- A read that counts as a write, see shared/value. Equal to the whole value: no flag follows the token.
-  if redis.pcall('GETEX', KEYS[1]) == ARGV[5] then
+  -- A read that counts as a write, see shared/value.
+  local value = redis.pcall('GETEX', KEYS[1])
+  local claim = ' ' .. ARGV[2] .. ' '
+  local _, last = string.find(type(value) == 'string' and value or '', claim, 1, true)
+  -- The token must be the end of the value: no flag follows it.
+  if last and string.find(value, '^%d+$', last + 1) then
     redis.call('DEL', KEYS[1])
     return ARGV[1] .. ' RELEASED 1 0'
   end

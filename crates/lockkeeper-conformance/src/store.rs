@@ -105,7 +105,7 @@ impl Name {
     }
 
     fn release_by(&self, claim: &str, form: Form) -> Call {
-        let args = [claim, &self.channel(), "0", "none"];
+        let args = [claim, &self.channel(), "0"];
         self.call(&lock::RELEASE_THIN, form, &args)
     }
 

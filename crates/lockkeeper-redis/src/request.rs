@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_server_decides_which_text_of_a_script_it_gets() {
-        let args = ["claim", "wake", "0", "none"].map(str::to_owned);
+        let args = ["claim", "wake", "0"].map(str::to_owned);
         let item = || ScriptCall::new(&lock::RELEASE_THIN, ["main".to_owned()], args.clone());
         let call = |form| Call::new(item(), 1, form, Duration::from_secs(1));
         let script = |form, sharded| {

@@ -381,8 +381,7 @@ class Lease:
     async def _release(self):
         ttl, floor, waiter_ttl, channel, reenters = self._common()
         if self.alone and not self.in_doubt and self.token is not None:
-            value = f"{self.lock.kind} x {self.claim} {self.token}"
-            _, status, _ = await self._ask("release_thin", "main", channel, 0, value)
+            _, status, _ = await self._ask("release_thin", "main", channel, 0)
             if status != "INFLATED":
                 return status == "RELEASED"
         parts = "main counter gone holders queue state"

@@ -224,13 +224,7 @@ impl Lock {
     /// Releases as a client does whose acquires have been answered.
     pub(super) async fn release<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
         let claim = claim.into();
-        // Of another type, nothing.
-        let value = self.value().await.unwrap_or_default();
-        let granted = match value.split(' ').nth(2) == Some(claim.id) {
-            true => value.trim_end_matches(char::is_alphabetic),
-            false => "none",
-        };
-        let args = [claim.id, &*self.name.grants(), "0", granted];
+        let args = [claim.id, &*self.name.grants(), "0"];
         let reply = self.run(&lock::RELEASE_THIN, [self.main()], &args).await?;
         match &*reply {
             "INFLATED" => self.release_with(claim, "0", "0").await,

@@ -33,7 +33,7 @@ fn leave(claim: &str) -> Call {
         &lock::RELEASE_THIN,
         Form::Source,
         &["main"],
-        &[claim, CHANNEL, "0", "none"],
+        &[claim, CHANNEL, "0"],
     )
 }
 

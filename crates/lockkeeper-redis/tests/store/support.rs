@@ -102,7 +102,7 @@ pub(crate) fn leave(name: &str, claim: &str, form: Form) -> Call {
     call(
         &lock::RELEASE_THIN,
         &[name.to_owned()],
-        &[claim, "wake", "0", "none"],
+        &[claim, "wake", "0"],
         form,
     )
 }

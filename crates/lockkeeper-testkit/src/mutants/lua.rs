@@ -232,15 +232,15 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_release_of_one_alone_does_not_compare",
         &lock::RELEASE_THIN,
-        "redis.pcall('GETEX', KEYS[1]) == ARGV[5]",
-        "redis.pcall('GETEX', KEYS[1])",
+        "value or '', claim, 1, true)",
+        "value or '', '^%l+ [x%d/]+ %S+ ')",
         Where::Small,
     ),
     mutant(
         "mutex_release_of_one_alone_passes_over_the_flags",
         &lock::RELEASE_THIN,
-        "redis.pcall('GETEX', KEYS[1]) == ARGV[5]",
-        "string.match(redis.call('GETEX', KEYS[1]) or '', '^(.-)%l*$') == ARGV[5]",
+        "last and string.find(value, '^%d+$', last + 1)",
+        "last",
         Where::Small,
     ),
     mutant(

@@ -200,9 +200,7 @@ impl Protocol for LockProtocol {
 
     fn release(&self, ask: RequestContext<'_>, in_doubt: bool) -> ScriptCall {
         if !ask.inflated && !in_doubt {
-            let (kind, share, claim, token) = (self.kind, self.share, ask.claim, ask.token());
-            let value = format_args!("{kind} {share} {claim} {token}");
-            let args: [&dyn Display; 4] = [claim, &self.channel(), &ask.cooldown_ms(), &value];
+            let args: [&dyn Display; 3] = [ask.claim, &self.channel(), &ask.cooldown_ms()];
             return ScriptCall::new(&lock::RELEASE_THIN, [self.name.main()], args);
         }
         let args: [&dyn Display; 9] = [
