@@ -72,7 +72,7 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_downgrade_keeps_the_token",
         &lock::CONVERT,
-        "local token = shared and name.token or draw_token(name.counter, name.floor, name.now_us)\n",
+        "local token = shared and name.token or draw_again(name.counter, name.floor) or draw_token(name.counter, name.floor, name.now_us)\n",
         "local token = shared and name.token or redis.call('GET', name.counter)\n",
         Where::Conversions,
     ),
@@ -86,7 +86,7 @@ pub const RWLOCK: &[Mutant] = &[
     mutant(
         "rwlock_first_reader_takes_the_token_of_the_writer",
         &lock::ACQUIRE,
-        "local token = shared and name.token or draw_token(name.counter, name.floor, name.now_us)\n",
+        "local token = shared and name.token or draw_again(name.counter, name.floor) or draw_token(name.counter, name.floor, name.now_us)\n",
         "local token = shared and name.token or redis.call('GET', name.counter)\n",
         Where::Conversions,
     ),
