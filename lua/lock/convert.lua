@@ -50,7 +50,7 @@ if converted and flag == 'r' or not converted and old_flag == 'r' then
 end
 local exclusive, parts = old_share == 'x' and 1 or 0, weight_of(old_share) or 0
 local is_alone = name.exclusive == exclusive and name.parts == parts
-if not converted and share == 'x' and not is_alone and not lets_in(name, owner_of(claim)) then
+if not converted and share == 'x' and not is_alone and not lets_in(name, claim) then
   settle(name)
   if name.more then
     return { ARGV[1], 'MORE' }

@@ -4,10 +4,8 @@
 if ARGV[4] == '0' then
   -- A read that counts as a write, see shared/value.
   local value = redis.pcall('GETEX', KEYS[1])
-  local claim = ' ' .. ARGV[2] .. ' '
-  local _, last = string.find(type(value) == 'string' and value or '', claim, 1, true)
-  -- The token must be the end of the value: no flag follows it.
-  if last and string.find(value, '^%d+$', last + 1) then
+  -- The token must be the end of the value: no flag follows it. What has this claim is ours, whatever stands as its share.
+  if type(value) == 'string' and string.match(value, '^%l+ [x%d/]+ (%S+) %d+$') == ARGV[2] then
     redis.call('DEL', KEYS[1])
     return ARGV[1] .. ' RELEASED 1 0'
   end

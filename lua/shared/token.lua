@@ -7,7 +7,7 @@
 local LARGEST_TOKEN = 9007199254740991
 
 -- How long a counter is stored, ms; a text, because making one costs time. A counter ahead of the clock is stored until the clock
--- has caught up, plus this time.
+-- has caught up, plus this time; one behind it as if it had been raised that long ago.
 local COUNTER_MEMORY = '86400000'
 
 -- How long after it was raised a counter is not raised again, ms. No failover that loses draws is over that fast.
@@ -26,8 +26,8 @@ end
 
 -- Stores `token` (decimal) as the last one drawn, at `now` in µs.
 local function keep_token(counter, token, now)
-  local ahead = math.max(math.ceil((tonumber(token) - now) / 1000), 0)
-  redis.call('SET', counter, token, 'PX', ahead > 0 and string.format('%.0f', COUNTER_MEMORY + ahead) or COUNTER_MEMORY)
+  local ahead = math.max(math.ceil((tonumber(token) - now) / 1000), -RAISED)
+  redis.call('SET', counter, token, 'PX', ahead ~= 0 and string.format('%.0f', COUNTER_MEMORY + ahead) or COUNTER_MEMORY)
 end
 
 -- Draws a token at `now` in µs: larger than all drawn before, not below the clock, and above `floor` (decimal).

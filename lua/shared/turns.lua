@@ -43,10 +43,6 @@ local function advance(name)
       told = '0'
     end
     granted = granted or token
-    if granted and name.exclusive > 0 and not name.reenters then
-      -- Nobody fits beside this claim, so the next one need not be looked at.
-      break
-    end
   end
   if not name.waits and not is_taken(name) then
     -- The limit belonged to the claims that were there.

@@ -232,15 +232,15 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "mutex_release_of_one_alone_does_not_compare",
         &lock::RELEASE_THIN,
-        "value or '', claim, 1, true)",
-        "value or '', '^%l+ [x%d/]+ %S+ ')",
+        "(%S+) %d+$') == ARGV[2]",
+        "(%S+) %d+$')",
         Where::Small,
     ),
     mutant(
         "mutex_release_of_one_alone_passes_over_the_flags",
         &lock::RELEASE_THIN,
-        "last and string.find(value, '^%d+$', last + 1)",
-        "last",
+        "(%S+) %d+$') == ARGV[2]",
+        "(%S+) %d+%l*$') == ARGV[2]",
         Where::Small,
     ),
     mutant(
