@@ -298,7 +298,7 @@ async fn a_smaller_token_written_back_lowers_nothing(it: &Member) -> Result<()> 
     it.command(&["DEL", &name_of("name")?.counter()]).await?;
     let behind = token - 20_000_000;
     ensure!(it.raise(A, &behind.to_string()).await? == "RAISED");
-    ensure!(it.counter().await? == behind && it.counter_left().await? <= 86_400_000 - 10);
+    ensure!(it.counter().await? == behind && it.counter_left().await? <= DAY - 10);
     Ok(())
 }
 
