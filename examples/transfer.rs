@@ -57,7 +57,7 @@ async fn main() -> anyhow::Result<()> {
     ensure!(bank.total() == 200, "money was lost or made");
     println!("             bank     still has {} in all", bank.total());
 
-    println!("\nOne account is busy, and the other is not taken meanwhile");
+    println!("\nOne account is busy; once the time is over, nothing is held");
     let audit = Mutex::new(&client, BOB).acquire().await?;
     let late = both(&client, ANN, BOB)?.acquire();
     match late.wait_for(Duration::from_millis(200)).await {
