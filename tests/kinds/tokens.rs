@@ -124,11 +124,7 @@ async fn a_stray_acquire_does_not_bring_a_lost_lease_back() {
     server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
     let newer = token(&client(&server), "name").await;
     let late = store.deliver(&server).await.remove(0).unwrap();
-    assert_eq!(
-        late.status(),
-        Status::Granted,
-        "the stray copy was executed"
-    );
+    assert_eq!(late.status(), Status::Granted, "the late copy was executed");
 
     let stale = guard.verify().await;
     assert!(
