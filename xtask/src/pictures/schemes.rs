@@ -9,6 +9,9 @@ pub(super) fn which_lock() -> String {
             "Does a program run under it, from cron or a shell?",
             "lockkeeper run",
         ),
+        ("Is it work to be done once, with a result to keep?", "Once"),
+        ("Is one instance in charge until it stops?", "Election"),
+        ("Does something wait until N things have happened?", "Latch"),
         ("Are several names needed at once?", "MultiLock"),
         ("Must any one server be allowed to fail?", "Redlock"),
         ("Do most holders only read?", "RwLock"),
@@ -26,15 +29,15 @@ pub(super) fn which_lock() -> String {
         canvas.arrow((410, y + 19), (520, y + 19), false);
         canvas.text(465, y + 13, Anchor::Middle, "small", "yes");
         canvas.label([520, y, 160, 38], "hold", answer);
-        canvas.arrow((215, y + 38), (215, y + 62), false);
-        canvas.text(226, y + 55, Anchor::Start, "small", "no");
-        y += 62;
+        canvas.arrow((215, y + 38), (215, y + 54), false);
+        canvas.text(226, y + 51, Anchor::Start, "small", "no");
+        y += 54;
     }
     canvas.label([135, y, 160, 38], "hold", "Mutex");
     canvas.finish(
         700,
         y + 58,
-        "Which lock? Seven questions, and the mutex if the answer to all is no",
+        "Which lock? Ten questions, and the mutex if the answer to all is no",
     )
 }
 

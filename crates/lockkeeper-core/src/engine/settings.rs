@@ -24,8 +24,8 @@ const LEAST_WAITER_TTL: Duration = Duration::from_secs(1);
 /// How many heartbeats a waiter sends per waiter ttl.
 const HEARTBEATS_PER_TTL: u32 = 3;
 
-/// A lease is renewed after this fraction of its ttl, or a little sooner together with others. So two renewals may fail
-/// before it is lost.
+/// A lease is renewed after this fraction of its ttl, or a little sooner together with others, and half as long after a
+/// failure. So three renewals in a row may fail before it is lost.
 const RENEWAL_FRACTION: u32 = 3;
 
 /// The largest renewal fraction: more requests would only load the server.

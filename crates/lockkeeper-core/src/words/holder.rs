@@ -47,7 +47,7 @@ impl Holder {
     /// let mut holder = Holder::new("67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68");
     /// holder.label = Some("web-1:4711".to_owned());
     /// holder.left = Some(Duration::from_secs(12));
-    /// assert_eq!(holder.to_string(), "web-1:4711, for 12.0s more");
+    /// assert_eq!(holder.to_string(), "web-1:4711, for 12.0s more unless renewed");
     /// assert!(holder.owner.is_some_and(|owner| owner.to_string().ends_with(":7")));
     /// ```
     pub fn new(claim: impl Into<String>) -> Self {
@@ -106,7 +106,7 @@ pub enum HolderState {
     Cooldown,
 }
 
-/// `web-1:4711 ("request 7f3a"), for 12.3s more`.
+/// `web-1:4711 ("request 7f3a"), for 12.3s more unless renewed`. A claim that is revoked or cools down is not renewed.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known_as = self.label.as_deref().unwrap_or(&self.claim);
@@ -114,9 +114,12 @@ impl fmt::Display for Holder {
         if let Some(note) = &self.note {
             write!(f, " ({note:?})")?;
         }
-        match self.left {
-            Some(left) => write!(f, ", for {left:.1?} more"),
-            None => Ok(()),
+        if let Some(left) = self.left {
+            write!(f, ", for {left:.1?} more")?;
+            if self.state == HolderState::Held {
+                f.write_str(" unless renewed")?;
+            }
         }
+        Ok(())
     }
 }
