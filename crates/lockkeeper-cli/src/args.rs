@@ -29,18 +29,18 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 
 const EXAMPLES: &str = "\
 Examples:
-  lockkeeper run --no-wait --lock nightly -- /usr/local/bin/report
+  lockkeeper run --once-per 1d --lock report -- /usr/local/bin/report
   lockkeeper run --fair --wait 10m --lock deploy:web -- ./deploy.sh
   LOCKKEEPER_URL=redis://:secret@cache:6379 lockkeeper ls 'deploy:*'
 
 Exit codes:
-  64 wrong usage, 69 server unreachable, 71 operating system error, 75 another holds the lock, 76 lock lost;
+  64 wrong usage, 69 server unreachable, 71 operating system error, 75 another run holds the lock, 76 lock lost;
   run otherwise exits with the program's code, 126 if it cannot be executed, 127 if it does not exist, 128 + n after signal n";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   # Cron starts it on ten machines and one runs it; the others exit with 0 at once, without output
-  lockkeeper run --no-wait -E 0 --lock nightly --min-hold 1m -- /usr/local/bin/report
+  lockkeeper run --no-wait -E 0 --lock poll --min-hold 1m -- /usr/local/bin/poll
 
   # Wait in a queue for up to ten minutes; take 20 s to clean up if the lock is about to be lost
   lockkeeper run --fair --wait 10m --ttl 60s --grace 20s --lock deploy:web -- ./deploy.sh
@@ -238,9 +238,9 @@ pub(crate) enum Command {
         name: String,
     },
 
-    /// Take a lock from a holder that is known to be dead. UNSAFE: a live holder keeps working until it is told
+    /// Take a lock from a holder that is known to be dead. UNSAFE: a live holder keeps working until it learns of it
     ///
-    /// You name the holder by its fencing token or its claim, as inspect shows them; the lock is taken from that holder only.
+    /// You name the holder by its fencing token or its claim, as inspect shows them; if that holder no longer holds, nothing is taken. Holders that share the lock, for reading or with permits, lose it together.
     #[command(after_help = RELEASE_EXAMPLES)]
     Release(Release),
 
@@ -303,11 +303,11 @@ pub(crate) struct Run {
     #[arg(long, requires = "locks", conflicts_with_all = ["shared", "exclusive"])]
     pub(crate) reenter: bool,
 
-    /// Hold to read: together with other --shared runs, never while an --exclusive run holds or waits in front
+    /// Take the lock for reading, together with other --shared runs, never while an --exclusive run holds or waits in front
     #[arg(short, long, requires = "locks", conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
-    /// Hold to write: alone, if the others use --shared. A run without this option does not exclude --shared runs
+    /// Take the lock for writing, alone. Use it wherever others use --shared: a run with neither option is refused
     #[arg(short = 'x', long, requires = "locks")]
     pub(crate) exclusive: bool,
 
@@ -366,7 +366,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "WHAT", default_value = "terminate")]
     pub(crate) on_lost: OnLost,
 
-    /// Exit code if another holds the lock, or if a failed slot may not be retried yet. With 0, the reason is printed only on a
+    /// Exit code if another run holds the lock, or if a failed slot may not be retried yet. With 0, the reason is printed only on a
     /// terminal
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,

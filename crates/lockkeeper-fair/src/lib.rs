@@ -62,7 +62,7 @@ const fn of_name(name: Name) -> LockProtocol {
 /// - **Order before requests reach the server.** The queue order is the order of arrival at the server. Two processes
 ///   that ask at the same moment are served in the order in which their requests arrive.
 /// - **A place for silent waiters.** A waiter whose heartbeats do not arrive for one waiter ttl loses its place, even
-///   if only the network was down, and rejoins at the end of the queue. If the server itself stood still, the waiters
+///   if only the network was down, and rejoins at the end of the queue. If the server itself froze, the waiters
 ///   from before keep their order.
 /// - **Immediate hand-over after a crash.** A holder that crashes keeps the lock until its lease ends. Then the first
 ///   waiter asks, usually within milliseconds, and at the latest a third of the waiter ttl later. A waiter that dies

@@ -297,9 +297,9 @@ pub(crate) async fn revoke(server: &Server, name: &str, json: bool) -> Result<()
     let name = out::shown(name);
     match told {
         0 => out::line(&format!("{name}: nobody holds it")),
-        1 => out::line(&format!("{name}: its holder was told to release it")),
+        1 => out::line(&format!("{name}: its holder was asked to release it")),
         _ => out::line(&format!(
-            "{name}: its {told} holders were told to release it"
+            "{name}: its {told} holders were asked to release it"
         )),
     }
 }
@@ -315,7 +315,7 @@ struct Taken<'a> {
 pub(crate) async fn release(server: &Server, options: &Release, json: bool) -> Result<(), Failure> {
     if !options.force {
         return Err(Failure::usage(
-            "taking a lock from its holder is UNSAFE for what the lock protects: a live holder keeps working until it is told. \
+            "taking a lock from its holder is UNSAFE for what the lock protects: a live holder keeps working until it learns of it. \
              `lockkeeper revoke` asks it to stop. If you know that it is dead, add --force",
         ));
     }
@@ -342,7 +342,7 @@ pub(crate) async fn release(server: &Server, options: &Release, json: bool) -> R
     let holders: BTreeSet<&str> = lock.holders.iter().map(Part::known_as).collect();
     let holders: Vec<String> = holders.into_iter().map(out::shown).collect();
     out::line(&format!(
-        "{}: taken by force from {}; a live holder keeps working until it is told",
+        "{}: taken by force from {}; a live holder keeps working until it learns of it",
         out::shown(name),
         holders.join(", ")
     ))

@@ -31,7 +31,11 @@ pub(super) fn text(sample: Option<&Sample>) -> String {
     let mut text = Text::default();
     let known = sample.filter(|sample| sample.unreachable.is_none());
     let up = f64::from(u8::from(known.is_some()));
-    text.gauge("up", "Whether the locks' server answered.", up);
+    text.gauge(
+        "up",
+        "Whether the server that stores the locks answered.",
+        up,
+    );
     if let Some(sample) = sample {
         text.counts(sample);
     }
@@ -67,7 +71,7 @@ impl Text {
             ),
             (
                 "expired_seen_total",
-                "Those of them whose renewal was late, and which were gone after the end of their lease.",
+                "Claims that were not renewed in time and were gone after the end of their lease.",
                 totals.ran_out,
             ),
             (

@@ -101,8 +101,8 @@ impl App {
         let name = out::shown(&name);
         self.told = Some(match told {
             Ok(0) => format!("{name}: nobody holds it"),
-            Ok(1) => format!("{name}: its holder was told to release it"),
-            Ok(told) => format!("{name}: its {told} holders were told to release it"),
+            Ok(1) => format!("{name}: its holder was asked to release it"),
+            Ok(told) => format!("{name}: its {told} holders were asked to release it"),
             Err(failure) => out::shown(failure.message()),
         });
     }

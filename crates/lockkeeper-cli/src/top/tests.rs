@@ -370,8 +370,8 @@ fn a_lock_is_asked_back_after_a_question_that_says_what_that_does() {
     assert_eq!(press(&mut app, "y"), Action::Revoke("alpha".to_owned()));
     for (told, text) in [
         (Ok(0), "alpha: nobody holds it"),
-        (Ok(1), "alpha: its holder was told to release it"),
-        (Ok(3), "alpha: its 3 holders were told to release it"),
+        (Ok(1), "alpha: its holder was asked to release it"),
+        (Ok(3), "alpha: its 3 holders were asked to release it"),
         (Err(Failure::usage("no \u{1b}")), "no \\u{1b}"),
     ] {
         app.revoked("alpha".to_owned(), told);

@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// A result is stored for another [fingerprint](Record::fingerprint): the name was used for another request.
     #[error(
-        "the stored result of {name:?} has another fingerprint: use another name for another request"
+        "the result of {name:?} was stored for another request (the fingerprints differ): use one name for each request"
     )]
     #[non_exhaustive]
     Mismatch {
@@ -85,7 +85,7 @@ pub enum Error {
     NotArmed {
         /// The latch.
         name: String,
-        /// Whether it was armed and then ended before it opened: nobody counted it down for its ttl, or the server
+        /// Whether it was armed and then ended before it opened: no new id counted for a whole ttl, or the server
         /// lost a part of it.
         ended: bool,
     },
@@ -105,7 +105,7 @@ pub enum Error {
     },
     /// Some members of a multi-lock were not released; the others were. None of them is valid any more. Unanswered
     /// releases are repeated in the background.
-    #[error("{} of {members} locks were not released: {}", failures.len(), first(failures))]
+    #[error("{} of {members} locks were not released; the first: {}", failures.len(), first(failures))]
     #[non_exhaustive]
     Partial {
         /// How many members there were.
@@ -116,7 +116,7 @@ pub enum Error {
     /// The acquisition asked for more permits than the semaphore has: the limit on the server is lower than this
     /// client's own. It stays while anybody holds or waits, unless `set_limit` changes it.
     #[error(
-        "semaphore {name:?} now has a limit of {limit}, and more permits were asked for: ask for fewer, or raise the limit with set_limit"
+        "semaphore {name:?} now has a limit of {limit}, fewer permits than requested: ask for fewer, or raise the limit with set_limit"
     )]
     #[non_exhaustive]
     OverLimit {
@@ -135,7 +135,7 @@ pub enum Error {
         message: String,
     },
     /// The queue already has as many waiters as this acquisition's [`max_queue`](crate::Acquire::max_queue) allows.
-    #[error("the queue of lock {name:?} is full: {length} wait already")]
+    #[error("the queue of lock {name:?} is full: {length} claims are waiting already")]
     #[non_exhaustive]
     QueueFull {
         /// The lock.
@@ -169,7 +169,7 @@ pub enum Error {
     },
     /// The acquisition would wait for its own owner for ever: the owner already reads, and now asks to write.
     #[error(
-        "lock {name:?} is read by the owner that asks to write: release the read guard, or upgrade it"
+        "this owner already holds lock {name:?} for reading, and now asks to write: release the read guard, or upgrade it"
     )]
     #[non_exhaustive]
     WouldDeadlock {
@@ -205,7 +205,7 @@ pub enum Error {
 const fn why_not_armed(ended: bool) -> &'static str {
     match ended {
         true => {
-            "ended before it opened: nobody counted it down for its ttl, or the server lost a part of it"
+            "ended before it opened: no new id counted for a whole ttl, or the server lost a part of it"
         }
         false => "is not armed: arm it before it is counted down or waited for",
     }
