@@ -150,9 +150,19 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
     Arc::new(of_name(name))
 }
 
+/// The protocol of a re-entrant lock whose waiters queue on the server, whatever its name.
+#[doc(hidden)]
+#[must_use]
+pub fn queueing_protocol(name: Name) -> Arc<dyn Protocol> {
+    Arc::new(reentrant(name).queueing())
+}
+
 const fn of_name(name: Name) -> LockProtocol {
-    let reentrant = LockProtocol::new(name, Kind::new("reentrant")).reentrant();
-    reentrant.queueing_unless_shared()
+    reentrant(name).queueing_unless_shared()
+}
+
+const fn reentrant(name: Name) -> LockProtocol {
+    LockProtocol::new(name, Kind::new("reentrant")).reentrant()
 }
 
 impl Lock for ReentrantLock {

@@ -1,33 +1,18 @@
-//! The kinds of locks as models know them: which claims may hold together, which share a token, and what else a kind can do.
-//! Each kind is one value of [`KindModel`].
+//! The kinds of locks as models know them: what each can do, which claims may hold together, and which token a grant may have.
+//! Each kind is one value of [`KindModel`]; the searches, the simulation and the recorded histories use the same one.
 
-use std::fmt;
+mod rules;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper::{Client, Election, FairLock, Mutex, ReentrantLock, RwLock, Semaphore, Target};
+use lockkeeper_core::Name;
 use lockkeeper_core::protocol::Protocol;
-use lockkeeper_core::{FencingToken, Name};
+use lockkeeper_redisson as redisson;
 
-/// One acquisition of one client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "models make and take them apart")]
-pub struct Claimant {
-    /// The client, counted from zero. All its claims have the same owner.
-    pub client: u8,
-    /// The acquisition of that client, counted from zero.
-    pub attempt: u8,
-}
-
-impl fmt::Display for Claimant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", letter(self.client), self.attempt + 1)
-    }
-}
-
-/// The client's letter in traces.
-pub(crate) fn letter(client: u8) -> char {
-    char::from(b'A'.saturating_add(client))
-}
+pub(crate) use rules::letter;
+pub use rules::{Claimant, Grant, Holder, Standing};
 
 /// How a claim holds a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +34,18 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The mode of a claim with this share in the wire format. A request without a share takes all of the name.
+    pub(crate) fn of_share(share: &str) -> Self {
+        match share.split_once('/') {
+            Some((permits, limit)) => Self::Permits {
+                permits: permits.parse().unwrap_or(0),
+                limit: limit.parse().unwrap_or(0),
+            },
+            None if ["", "x"].contains(&share) => Self::Write,
+            None => Self::Read,
+        }
+    }
+
     /// The mode to which a claim with this mode can be converted.
     pub const fn other(self) -> Self {
         match self {
@@ -80,18 +77,11 @@ impl Mode {
     }
 }
 
-/// A claim that holds, or asks to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "models make and take them apart")]
-pub struct Holder {
-    /// The acquisition.
-    pub claimant: Claimant,
-    /// How it holds.
-    pub mode: Mode,
-}
-
 /// Builds a kind's protocol for a mode, a name and a lease duration.
 type Build = fn(Mode, Name, Duration) -> Arc<dyn Protocol>;
+
+/// Makes a lock of a kind, to be taken in a mode.
+type Lock = fn(&Client, &str, Mode) -> Target;
 
 /// A kind of lock.
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +104,7 @@ pub struct KindModel {
     /// Whether the server's data refers to clients only in text, so that a model can swap clients in it.
     pub renames: bool,
     build: Build,
+    lock: Lock,
 }
 
 impl KindModel {
@@ -128,6 +119,7 @@ impl KindModel {
         value: None,
         renames: true,
         build: |_, name, _| lockkeeper_mutex::protocol(name),
+        lock: |client, name, _| Mutex::new(client, name).target(),
     };
 
     /// One holder, where no other library shares the names: claims wait in a queue, and those of one client form a cohort.
@@ -143,7 +135,15 @@ impl KindModel {
         name: "reentrant",
         reenters: true,
         build: |_, name, _| lockkeeper_reentrant::protocol(name),
+        lock: |client, name, _| ReentrantLock::new(client, name).target(),
         ..Self::MUTEX
+    };
+
+    /// The same, where no other library shares the names: claims wait in a queue.
+    pub const QUEUED_REENTRANT: Self = Self {
+        waits_in_a_queue: true,
+        build: |_, name, _| lockkeeper_reentrant::queueing_protocol(name),
+        ..Self::REENTRANT
     };
 
     /// One owner, in arrival order.
@@ -151,6 +151,7 @@ impl KindModel {
         name: "fair",
         waits_in_a_queue: true,
         build: |_, name, _| lockkeeper_fair::protocol(name),
+        lock: |client, name, _| FairLock::new(client, name).target(),
         ..Self::REENTRANT
     };
 
@@ -163,6 +164,10 @@ impl KindModel {
             Mode::Read => lockkeeper_rwlock::read_protocol(name),
             _ => lockkeeper_rwlock::write_protocol(name),
         },
+        lock: |client, name, mode| match mode {
+            Mode::Read => RwLock::new(client, name).reader().target(),
+            _ => RwLock::new(client, name).writer().target(),
+        },
         ..Self::FAIR
     };
 
@@ -174,6 +179,11 @@ impl KindModel {
         build: |mode, name, _| {
             let limit = mode.limit().unwrap_or(1);
             lockkeeper_semaphore::protocol(name, mode.permits().into(), limit.into())
+        },
+        lock: |client, name, mode| {
+            let limit = mode.limit().unwrap_or(1);
+            let lock = Semaphore::new(client, name, limit.into());
+            lock.permits(mode.permits().into()).target()
         },
         ..Self::FAIR
     };
@@ -197,7 +207,15 @@ impl KindModel {
         name: "election",
         reenters: false,
         build: |_, name, _| lockkeeper_election::protocol(name, ""),
+        lock: |client, name, _| Election::new(client, name).target(),
         ..Self::FAIR
+    };
+
+    /// Has no holders, but its requests look like those of a lock.
+    pub const LATCH: Self = Self {
+        name: "latch",
+        build: |_, name, _| lockkeeper_latch::protocol(name),
+        ..Self::MUTEX
     };
 
     /// One holder, on a majority of servers.
@@ -211,6 +229,7 @@ impl KindModel {
     pub const REDISSON: Self = Self {
         name: "redisson",
         build: |_, name, _| lockkeeper_redisson::protocol(name),
+        lock: |client, name, _| redisson::RedissonLock::new(client, name).target(),
         ..Self::REENTRANT
     };
 
@@ -220,6 +239,7 @@ impl KindModel {
         name: "redisson-fair",
         waits_in_a_queue: true,
         build: |_, name, _| lockkeeper_redisson::fair_protocol(name, Duration::from_secs(300)),
+        lock: |client, name, _| redisson::RedissonFairLock::new(client, name).target(),
         ..Self::REDISSON
     };
 
@@ -232,6 +252,14 @@ impl KindModel {
             Mode::Read => lockkeeper_redisson::read_protocol(name),
             _ => lockkeeper_redisson::write_protocol(name),
         },
+        lock: |client, name, mode| match mode {
+            Mode::Read => redisson::RedissonReadWriteLock::new(client, name)
+                .reader()
+                .target(),
+            _ => redisson::RedissonReadWriteLock::new(client, name)
+                .writer()
+                .target(),
+        },
         ..Self::RWLOCK
     };
 
@@ -240,6 +268,7 @@ impl KindModel {
         name: "redisson-semaphore",
         value: Some("1"),
         build: |_, name, _| lockkeeper_redisson::semaphore_protocol(name),
+        lock: |client, name, _| redisson::RedissonSemaphore::new(client, name).target(),
         ..Self::MUTEX
     };
 
@@ -248,6 +277,9 @@ impl KindModel {
         name: "redisson-permits",
         renames: false,
         build: |_, name, _| lockkeeper_redisson::permits_protocol(name),
+        lock: |client, name, _| {
+            redisson::RedissonPermitExpirableSemaphore::new(client, name).target()
+        },
         ..Self::REDISSON_SEMAPHORE
     };
 
@@ -267,6 +299,12 @@ impl KindModel {
     /// Builds the protocol for a mode; `ttl` is the lease duration on every server.
     pub fn protocol(&self, mode: Mode, name: Name, ttl: Duration) -> Arc<dyn Protocol> {
         (self.build)(mode, name, ttl)
+    }
+
+    /// The lock with this name, to be taken in a mode. For work that is done once and for a Redlock: the mutex on one server that
+    /// excludes others.
+    pub fn lock(&self, client: &Client, name: &str, mode: Mode) -> Target {
+        (self.lock)(client, name, mode)
     }
 
     /// The last mode of the kind, which takes a free name entirely.
@@ -297,6 +335,16 @@ impl KindModel {
         self.name == Self::ELECTION.name
     }
 
+    /// Whether it is a latch, which nobody holds.
+    pub fn is_a_latch(&self) -> bool {
+        self.name == Self::LATCH.name
+    }
+
+    /// Whether a claim on one server proves nothing, because a majority decides.
+    pub fn needs_a_majority(&self) -> bool {
+        self.name == Self::REDLOCK.name
+    }
+
     /// Whether a script that frees a name grants it to the first claim in the queue.
     pub fn grants_in_turn(&self) -> bool {
         self.waits_in_a_queue && self.name != Self::REDISSON_FAIR.name
@@ -313,47 +361,6 @@ impl KindModel {
         let first = limits.next();
         limits.all(|limit| Some(limit) == first)
     }
-
-    /// Whether the newcomer may hold beside the present holders. For a semaphore, the newcomer's limit applies.
-    pub fn fits(&self, standing: impl IntoIterator<Item = Holder>, newcomer: Holder) -> bool {
-        self.fits_in(newcomer.mode.limit(), standing, newcomer)
-    }
-
-    /// The same with an explicit limit, for a semaphore.
-    pub fn fits_in(
-        &self,
-        limit: Option<u8>,
-        standing: impl IntoIterator<Item = Holder>,
-        newcomer: Holder,
-    ) -> bool {
-        let apart = |other: &Holder| {
-            other.claimant != newcomer.claimant
-                && !self.joins(other.claimant, newcomer.claimant)
-                && !(other.mode.reads() && newcomer.mode.reads())
-        };
-        let mut others = standing.into_iter().filter(apart);
-        match limit {
-            None => others.next().is_none(),
-            Some(limit) => {
-                let held: u8 = others.map(|other| other.mode.permits()).sum();
-                held + newcomer.mode.permits() <= limit
-            }
-        }
-    }
-
-    /// Whether one of the two claims may join the other because both have the same owner.
-    pub fn joins(&self, one: Claimant, other: Claimant) -> bool {
-        one != other && self.reenters && one.client == other.client
-    }
-
-    /// Whether a holder's token is outdated: a later grant that excludes the holder has a larger one.
-    pub fn is_passed(
-        &self,
-        (holder, token): (Holder, FencingToken),
-        (later, larger): (Holder, FencingToken),
-    ) -> bool {
-        larger > token && !self.fits([later], holder)
-    }
 }
 
 const fn permits(permits: u8, limit: u8) -> Mode {
@@ -367,6 +374,8 @@ mod tests {
     #[test]
     fn a_kind_can_do_what_its_protocol_can() {
         let others = [
+            KindModel::QUEUED_REENTRANT,
+            KindModel::LATCH,
             KindModel::REDLOCK,
             KindModel::REDISSON,
             KindModel::REDISSON_FAIR,
@@ -392,42 +401,5 @@ mod tests {
             assert_eq!(kind.has_permits(), has_limit, "{kind:?}");
             assert_eq!(kind.stores(), protocol.recorded().is_some(), "{kind:?}");
         }
-    }
-
-    #[test]
-    fn only_claims_of_one_reentrant_owner_and_readers_hold_together() {
-        let holder = |client, attempt, mode| Holder {
-            claimant: Claimant { client, attempt },
-            mode,
-        };
-        let fits = |kind: KindModel, one, other| kind.fits([one], other);
-        let writer = |client, attempt| holder(client, attempt, Mode::Write);
-        assert!(!fits(KindModel::MUTEX, writer(0, 0), writer(0, 1)));
-        assert!(fits(KindModel::REENTRANT, writer(0, 0), writer(0, 1)));
-        for kind in KindModel::ON_ONE_SERVER {
-            let whole = |client| holder(client, 0, kind.largest());
-            assert!(!fits(kind, whole(0), whole(1)), "{kind:?}");
-            assert!(fits(kind, whole(0), whole(0)), "{kind:?}");
-        }
-        let reader = |client| holder(client, 0, Mode::Read);
-        assert!(fits(KindModel::RWLOCK, reader(0), writer(0, 1)));
-        assert!(fits(KindModel::RWLOCK, reader(0), reader(1)));
-        assert!(!fits(KindModel::RWLOCK, reader(0), writer(1, 0)));
-    }
-
-    #[test]
-    fn permits_hold_together_up_to_the_limit() {
-        let holder = |client, mode| Holder {
-            claimant: Claimant { client, attempt: 0 },
-            mode,
-        };
-        let [one, two] = [permits(1, 2), permits(2, 2)];
-        let kind = KindModel::SEMAPHORE;
-        assert!(kind.fits([holder(0, one)], holder(1, one)));
-        assert!(!kind.fits([holder(0, one)], holder(1, two)));
-        let both = [holder(0, one), holder(1, one)];
-        assert!(!kind.fits(both, holder(2, one)));
-        assert!(kind.fits_in(Some(3), both, holder(2, one)));
-        assert!(!kind.fits_in(Some(1), [], holder(2, two)));
     }
 }

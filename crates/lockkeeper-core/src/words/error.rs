@@ -135,7 +135,7 @@ pub enum Error {
         message: String,
     },
     /// The queue already has as many waiters as this acquisition's [`max_queue`](crate::Acquire::max_queue) allows.
-    #[error("the queue of lock {name:?} is full: {length} claims are waiting already")]
+    #[error("the queue of lock {name:?} is full, with {length} waiting")]
     #[non_exhaustive]
     QueueFull {
         /// The lock.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Acquire, Client, Error, FairLock, Lease, Lock as _, MultiLock, Mutex, ReadGuard, Redlock,
-    ReentrantLock, RwLock, Semaphore, Target, Upgrade, WriteGuard,
+    Acquire, Client, Error, Lease, Lock as _, MultiLock, ReadGuard, Redlock, Target, Upgrade,
+    WriteGuard,
 };
 use lockkeeper_core::{Hold, Plan};
 use tokio::task::yield_now;
@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Process, Records, SOON, TTL};
 use crate::history::{ValidSpan, now};
+use crate::kinds::{KindModel, Mode};
 
 /// The longest time for one turn, whatever goes wrong: by then it must have failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,29 +99,38 @@ impl Job {
     /// The name of its lock, if there is only one.
     fn name(self) -> String {
         match self {
-            Self::Mutex(number) => format!("mutex {number}"),
-            Self::Reentrant(number) => format!("reentrant {number}"),
-            Self::Fair(number) => format!("fair {number}"),
-            Self::Read(number) | Self::Write(number) => format!("rwlock {number}"),
-            Self::Semaphore(number) => format!("semaphore {number}"),
+            Self::Mutex(number)
+            | Self::Reentrant(number)
+            | Self::Fair(number)
+            | Self::Read(number)
+            | Self::Write(number)
+            | Self::Semaphore(number)
+            | Self::Majority(number) => format!("{} {number}", self.kind().0.name),
             Self::Far => "far".to_owned(),
-            Self::Majority(number) => format!("redlock {number}"),
             Self::Several(_) => String::new(),
+        }
+    }
+
+    /// The kind of its lock, and how it holds it.
+    const fn kind(self) -> (KindModel, Mode) {
+        match self {
+            Self::Mutex(_) | Self::Far | Self::Several(_) => (KindModel::COHORT, Mode::Write),
+            Self::Reentrant(_) => (KindModel::QUEUED_REENTRANT, Mode::Write),
+            Self::Fair(_) => (KindModel::FAIR, Mode::Write),
+            Self::Read(_) => (KindModel::RWLOCK, Mode::Read),
+            Self::Write(_) => (KindModel::RWLOCK, Mode::Write),
+            Self::Semaphore(_) => {
+                let (permits, limit) = (1, 1);
+                (KindModel::SEMAPHORE, Mode::Permits { permits, limit })
+            }
+            Self::Majority(_) => (KindModel::REDLOCK, Mode::Write),
         }
     }
 
     /// Its lock on one server, and whether holders share it.
     fn target(self, clients: &[Client]) -> (Target, bool) {
-        let (client, name) = (&clients[usize::from(self == Self::Far)], self.name());
-        let target = match self {
-            Self::Reentrant(_) => ReentrantLock::new(client, &name).target(),
-            Self::Fair(_) => FairLock::new(client, &name).target(),
-            Self::Read(_) => RwLock::new(client, &name).reader().target(),
-            Self::Write(_) => RwLock::new(client, &name).writer().target(),
-            Self::Semaphore(_) => Semaphore::new(client, &name, 1).target(),
-            _ => Mutex::new(client, &name).target(),
-        };
-        (target, matches!(self, Self::Read(_)))
+        let (client, (kind, mode)) = (&clients[usize::from(self == Self::Far)], self.kind());
+        (kind.lock(client, &self.name(), mode), mode.reads())
     }
 
     /// What to acquire, and which of the names are shared.

@@ -30,10 +30,10 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::beyond::Beyond;
-use super::kind::{Grant, KindModel, Standing};
 use super::place::Place;
 use super::plan::{Fault, Plan};
 use super::trace::short;
+use crate::kinds::{Grant, Mode, Standing};
 
 use latches::Latches;
 pub(super) use laws::claims;
@@ -252,7 +252,7 @@ impl Checks {
         call: &Call,
         now: Duration,
     ) {
-        let Place { model, main, .. } = &self.places[name];
+        let shown = self.places[name].on(server);
         let (claim, owner) = (item.claim, owner_of(item.claim));
         match (verb(call), item.status) {
             (Verb::Acquire | Verb::Convert, Some(Status::Granted)) => {
@@ -260,8 +260,7 @@ impl Checks {
                     owner: owner.to_owned(),
                     claim: claim.to_owned(),
                     token: item.token,
-                    reads: item.reads(),
-                    permits: item.permits(),
+                    mode: item.mode(),
                     from: now,
                     until: now + self.certain,
                 };
@@ -274,18 +273,19 @@ impl Checks {
                 self.freed[name] = Some(now);
                 self.released.insert((place, claim.to_owned()));
             }
-            (Verb::Convert, Some(Status::Busy)) if model.holders(server, main).len() < 2 => {
+            (Verb::Convert, Some(Status::Busy)) if shown.holders().len() < 2 => {
                 let what = format!("{} alone reads name{name}", short(claim));
                 self.violate("a refusal without cause", what);
             }
             (Verb::Acquire, Some(Status::OverLimit))
-                if self.limits[name].is_none_or(|limit| item.permits() <= limit) =>
+                if self.limits[name]
+                    .is_none_or(|limit| u32::from(item.mode().permits()) <= limit) =>
             {
                 let what = format!("{} fits in name{name}", short(claim));
                 self.violate("a refusal without cause", what);
             }
             (Verb::Acquire, Some(Status::WouldDeadlock)) => {
-                let holders = model.holders(server, main);
+                let holders = shown.holders();
                 if !holders.iter().any(|holder| owner_of(holder) == owner) {
                     let what = format!("{} would wait for nobody in name{name}", short(claim));
                     self.violate("a refusal without cause", what);
@@ -338,11 +338,15 @@ impl Checks {
             let what = format!("token {token} was never given by the server");
             return self.violate("an invented token", what);
         };
+        let mode = match self.firsts.get(&(name, token)).map(|it| it.mode) {
+            Some(permits @ Mode::Permits { .. }) => permits,
+            _ if reads => Mode::Read,
+            _ => Mode::Write,
+        };
         let grant = Standing {
             owner: lease.owner().to_string(),
             token,
-            reads,
-            permits: self.firsts.get(&(name, token)).map_or(0, |it| it.permits),
+            mode,
             claims: Vec::new(),
         };
         self.unheard[name].retain(|(other, _)| !grant.is_one_with(other));
@@ -382,7 +386,7 @@ impl Checks {
 
     /// Records that a holder writes to the resource behind the lock, or reads it.
     pub(super) fn touch(&mut self, name: usize, lease: &Lease, reads: bool) {
-        if self.places[name].model == KindModel::Semaphore {
+        if self.places[name].model.has_permits() {
             // Holders at the same time have different tokens.
             return;
         }
@@ -433,13 +437,8 @@ impl Checks {
 
     /// The claims that hold a name.
     pub(super) fn holders(&self, servers: &[MemoryStore], name: usize) -> Vec<String> {
-        let Place {
-            server,
-            main,
-            model,
-            ..
-        } = &self.places[name];
-        model.holders(&servers[*server], main)
+        let place = &self.places[name];
+        place.on(&servers[place.server]).holders()
     }
 
     /// Checks what must be true when all tasks have ended.

@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::beyond::Beyond;
+use super::guards::LIMIT;
 use super::host::{Host, Pausable};
-use super::kind::LIMIT;
 use super::link::LinkStore;
 use super::network::Action;
 use super::plan::{APART, Fault};
@@ -252,8 +252,8 @@ impl FaultSchedule {
                 let places = self.world.places();
                 let place = &places[self.random.usize(..places.len())];
                 let client = &self.hosts[host].host.clients[place.server];
-                let semaphore = Semaphore::new(client, &place.name, LIMIT);
-                let limit = self.random.u32(1..=LIMIT + 1);
+                let semaphore = Semaphore::new(client, &place.name, LIMIT.into());
+                let limit = self.random.u32(1..=u32::from(LIMIT) + 1);
                 self.orphans.push(tokio::spawn(async move {
                     // The server shows whether it was set.
                     let _ = semaphore.set_limit(limit).await;

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `workload` | which locks a history uses: those of one kind, a Redlock, or all of them |
 //! | `place` | a name on a server |
-//! | `kind` | one model per kind: what its guards can do, and what must be true of it |
+//! | `guards` | what tasks do with locks of each kind |
+//! | `shown` | what a server stores for a name |
 //! | `plan` | everything that is drawn at random beforehand |
 //! | `beyond` | histories beyond the conditions of the guarantees: their counter-examples |
 //! | `host` | a process with a client for each server |
@@ -26,8 +27,8 @@
 mod beyond;
 mod checks;
 mod faults;
+mod guards;
 mod host;
-mod kind;
 mod latches;
 mod ledger;
 mod link;
@@ -36,6 +37,7 @@ mod observers;
 mod place;
 mod plan;
 mod run;
+mod shown;
 mod trace;
 mod traffic;
 mod work;

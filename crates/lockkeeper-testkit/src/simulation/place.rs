@@ -1,6 +1,9 @@
 //! The names in a history.
 
-use super::kind::KindModel;
+use lockkeeper_memory::MemoryStore;
+
+use super::shown::Shown;
+use crate::kinds::KindModel;
 
 /// The name of the Redlock.
 pub(super) const REDLOCK: &str = "quorum";
@@ -22,6 +25,15 @@ impl Place {
             server,
             name,
             model,
+        }
+    }
+
+    /// What its server stores for it.
+    pub(super) fn on<'a>(&'a self, server: &'a MemoryStore) -> Shown<'a> {
+        Shown {
+            model: &self.model,
+            main: &self.main,
+            server,
         }
     }
 }

@@ -12,8 +12,8 @@ use lockkeeper_once::ByHand;
 use tokio::time::{sleep, timeout};
 
 use super::beyond::Beyond;
+use super::guards::{self, Changed, Held};
 use super::host::{Closed, Host, Wish, word};
-use super::kind::{Changed, Held, KindModel};
 use super::workload::Workload;
 use super::world::World;
 use crate::gated::drop_after;
@@ -110,7 +110,7 @@ impl Worker {
             (self.request(aim, shared, true), None)
         } else {
             let queues =
-                matches!(aim, Aim::One(name) if self.world().places()[name].model.queues());
+                matches!(aim, Aim::One(name) if self.world().places()[name].model.waits_in_a_queue);
             let short = queues && self.random.u8(..6) == 0;
             let max_queue = short.then(|| self.random.u64(1..=2));
             let terms = self.terms(renewed, limited, matches!(way, 2..=3), max_queue);
@@ -233,7 +233,7 @@ impl Worker {
             }
             (7..=8, Some(model)) => {
                 if let Some(guard) = guards.pop() {
-                    let (guard, again) = model.again(guard, &mut self.random).await;
+                    let (guard, again) = guards::again(&model, guard, &mut self.random).await;
                     guards.push(guard);
                     if let Ok(Some(again)) = again {
                         self.given(kept, &again);
@@ -277,7 +277,7 @@ impl Worker {
             return Ok(true);
         };
         let began = self.world().now();
-        let changing = KindModel::change(guard);
+        let changing = guards::change(guard);
         let outcome = if self.random.u8(..4) == 0 {
             drop_after(changing, self.random.usize(1..6)).await
         } else {
@@ -416,14 +416,14 @@ impl Worker {
         let is_explained = match (aim, error) {
             // The checkers look at the server to see whether there was cause.
             (Aim::One(name), Error::WouldDeadlock { .. }) => world.places()[name].model.has_modes(),
-            (Aim::One(name), Error::OverLimit { .. }) => {
-                world.places()[name].model == KindModel::Semaphore
-            }
+            (Aim::One(name), Error::OverLimit { .. }) => world.places()[name].model.has_permits(),
             (Aim::One(name), Error::Done { record, .. }) => {
                 world.check(|checks| checks.receives(name, record));
                 true
             }
-            (Aim::One(name), Error::QueueFull { .. }) => world.places()[name].model.queues(),
+            (Aim::One(name), Error::QueueFull { .. }) => {
+                world.places()[name].model.waits_in_a_queue
+            }
             // Servers that have lost their data do not take part for one ttl.
             (Aim::Majority, Error::Backend { .. }) => {
                 world.check(|checks| checks.keeps_one_out(now))

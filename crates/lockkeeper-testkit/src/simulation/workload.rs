@@ -6,12 +6,12 @@ use fastrand::Rng;
 use lockkeeper::Client;
 
 use super::host::Host;
-use super::kind::KindModel;
 use super::latches;
 use super::observers::observe;
 use super::place::{Place, REDLOCK};
 use super::plan::Plan;
 use super::work::Worker;
+use crate::kinds::KindModel;
 
 /// The whole run of one task of a host.
 pub(super) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -78,14 +78,14 @@ impl Workload {
     /// The kind of all its names, if there is only one.
     const fn kind(self) -> Option<KindModel> {
         match self {
-            Self::Mutex => Some(KindModel::Mutex),
-            Self::Reentrant => Some(KindModel::Reentrant),
-            Self::Fair => Some(KindModel::Fair),
-            Self::RwLock => Some(KindModel::RwLock),
-            Self::Semaphore => Some(KindModel::Semaphore),
-            Self::Election => Some(KindModel::Election),
-            Self::Once => Some(KindModel::Once),
-            Self::Latch => Some(KindModel::Latch),
+            Self::Mutex => Some(KindModel::COHORT),
+            Self::Reentrant => Some(KindModel::QUEUED_REENTRANT),
+            Self::Fair => Some(KindModel::FAIR),
+            Self::RwLock => Some(KindModel::RWLOCK),
+            Self::Semaphore => Some(KindModel::SEMAPHORE),
+            Self::Election => Some(KindModel::ELECTION),
+            Self::Once => Some(KindModel::ONCE),
+            Self::Latch => Some(KindModel::LATCH),
             Self::Redlock | Self::Mixed => None,
         }
     }
@@ -115,7 +115,7 @@ impl Workload {
         let names = kinds(plan).into_iter().enumerate();
         let names = names.map(|(number, (kind, server))| Place::new(server, name(number), kind));
         let parts = (0..plan.servers)
-            .map(|server| Place::new(server, REDLOCK.to_owned(), KindModel::RedlockPart));
+            .map(|server| Place::new(server, REDLOCK.to_owned(), KindModel::REDLOCK));
         names.chain(parts).collect()
     }
 
@@ -144,17 +144,17 @@ impl Workload {
 /// same server.
 fn kinds(plan: &Plan) -> Vec<(KindModel, usize)> {
     const ALL: [KindModel; 4] = [
-        KindModel::Mutex,
-        KindModel::Reentrant,
-        KindModel::Fair,
-        KindModel::RwLock,
+        KindModel::COHORT,
+        KindModel::QUEUED_REENTRANT,
+        KindModel::FAIR,
+        KindModel::RWLOCK,
     ];
     const SIXTH: usize = 5;
     let mut random = Rng::with_seed(plan.seed_of(4));
     let servers = random.usize(2..=plan.servers);
     let kind = |name| match ALL.get(name) {
         Some(kind) => *kind,
-        None if name == SIXTH => KindModel::Semaphore,
+        None if name == SIXTH => KindModel::SEMAPHORE,
         // The kinds that one script takes together.
         None => ALL[random.usize(..2)],
     };

@@ -11,8 +11,6 @@ use lockkeeper_memory::MemoryStore;
 
 use super::progress::PROMPTLY;
 use super::{Checks, labelled};
-use crate::simulation::kind::KindModel;
-use crate::simulation::place::Place;
 use crate::simulation::trace::short;
 
 /// The state of latches.
@@ -78,7 +76,7 @@ impl Checks {
     ) {
         let main = call.item.keys.first().unwrap_or_default();
         let name = self.name_of(place, main);
-        let Some(name) = name.filter(|name| self.places[*name].model == KindModel::Latch) else {
+        let Some(name) = name.filter(|name| self.places[*name].model.is_a_latch()) else {
             return;
         };
         let script = call.item.script.name;
@@ -147,7 +145,7 @@ impl Checks {
 
     /// Records that a count was answered.
     fn counted(&mut self, name: usize, id: &str, server: &MemoryStore, now: Duration) {
-        let Some((_, n, claim)) = KindModel::latch(server, &self.places[name].main) else {
+        let Some((_, n, claim)) = self.places[name].on(server).latch() else {
             return;
         };
         let key = (name, claim.clone());
@@ -179,15 +177,15 @@ impl Checks {
 
     /// Checks that the server's state matches the ids that have counted.
     fn stands_well(&self, name: usize, server: &MemoryStore) -> Broken {
-        let main = &self.places[name].main;
-        let (left, n, claim) = KindModel::latch(server, main)?;
+        let shown = self.places[name].on(server);
+        let (left, n, claim) = shown.latch()?;
         let counted = self.latches.counted.get(&(name, claim.clone()));
         let counted = counted.map_or(0, BTreeSet::len);
         let came = usize::try_from(n - left.min(n)).unwrap_or(usize::MAX);
         let rule = match counted {
             _ if came > counted => "a count that nobody made",
             _ if left > 0 && came < counted && !self.forgets => "a count that was lost",
-            _ if left == 0 && KindModel::has_ids(server, main) => "ids of a latch that is open",
+            _ if left == 0 && shown.has_ids() => "ids of a latch that is open",
             _ => return None,
         };
         Some((
@@ -220,11 +218,11 @@ impl Checks {
         now: Duration,
         calm: Option<Duration>,
     ) {
-        let Place { model, main, .. } = &self.places[name];
-        if *model != KindModel::Latch {
+        let place = &self.places[name];
+        if !place.model.is_a_latch() {
             return;
         }
-        let stands = KindModel::latch(server, main);
+        let stands = place.on(server).latch();
         let last = self.latches.last.get(&name);
         let over = |last: &Armed| now > last.kept + last.ttl + last.slack();
         if self.steady && stands.is_some() && last.is_some_and(over) {

@@ -6,7 +6,7 @@ use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::{Script, Status};
 
 use super::{Checks, Id};
-use crate::simulation::kind;
+use crate::kinds::Mode;
 use crate::simulation::trace::short;
 
 /// The effect of a request on claims, as far as the laws distinguish it.
@@ -64,14 +64,9 @@ pub(super) struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// Whether it is for reading.
-    pub(super) fn reads(&self) -> bool {
-        !["", "x"].contains(&self.share)
-    }
-
-    /// How many permits it asks for.
-    pub(super) fn permits(&self) -> u32 {
-        kind::permits(self.share)
+    /// How it asks to hold.
+    pub(super) fn mode(&self) -> Mode {
+        Mode::of_share(self.share)
     }
 }
 

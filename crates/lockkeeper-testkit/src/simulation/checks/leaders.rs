@@ -9,8 +9,6 @@ use lockkeeper_memory::MemoryStore;
 
 use super::Checks;
 use super::progress::PROMPTLY;
-use crate::simulation::kind::KindModel;
-use crate::simulation::place::Place;
 
 /// How long a request that was lost before the calm stays pending: the clients' setting.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -102,11 +100,11 @@ impl Checks {
         now: Duration,
         calm: Option<Duration>,
     ) {
-        let Place { model, main, .. } = &self.places[name];
-        if *model != KindModel::Election {
+        let place = &self.places[name];
+        if !place.model.proclaims() {
             return;
         }
-        let term = model.standing(server, main).first().map(|it| it.token);
+        let term = place.on(server).standing().first().map(|it| it.token);
         let new = || Led {
             term,
             since: now,

@@ -7,8 +7,7 @@ use lockkeeper_core::store::Call;
 use lockkeeper_memory::MemoryStore;
 
 use super::{Checks, labelled};
-use crate::simulation::kind::{KindModel, Standing};
-use crate::simulation::place::Place;
+use crate::kinds::Standing;
 
 impl Checks {
     /// Checks the limit after a script on a semaphore: the holders before and after it, and whether it granted a claim.
@@ -21,9 +20,8 @@ impl Checks {
         granted: bool,
         now: Duration,
     ) {
-        let Place { main, model, .. } = &self.places[name];
-        let (model, main) = (*model, main.clone());
-        let limit = model.limit(server, &main);
+        let shown = self.places[name].on(server);
+        let limit = shown.limit();
         let set = labelled(call, "limit")
             .first()
             .and_then(|it| it.parse().ok());
@@ -31,9 +29,7 @@ impl Checks {
         // Claims that ask for more permits than there are lose their places.
         if let Some(most) = set.or(self.limits[name]) {
             let waited = self.queues[name].len();
-            self.queues[name].retain(|waiter| {
-                waiter.permits <= most || model.waits(server, &main, &waiter.claim)
-            });
+            self.queues[name].retain(|waiter| waiter.permits <= most || shown.waits(&waiter.claim));
             if self.queues[name].len() < waited {
                 self.dropped[name] = Some(now);
             }
@@ -47,7 +43,7 @@ impl Checks {
         self.limits[name] = limit;
         if granted {
             self.granted_in[name] = limit;
-            let held: u32 = after.iter().map(|it| it.permits).sum();
+            let held: u32 = permits(after);
             if limit.is_none_or(|limit| held > limit) {
                 let what = format!("{held} of {limit:?} of name{name}");
                 self.violate("too many permits on the server", what);
@@ -58,7 +54,7 @@ impl Checks {
     /// Checks the permits that are valid.
     pub(super) fn look_for_permits(&mut self, now: Duration) {
         for name in 0..self.places.len() {
-            if self.places[name].model != KindModel::Semaphore {
+            if !self.places[name].model.has_permits() {
                 continue;
             }
             let (era, lost) = self.losses(name);
@@ -68,7 +64,7 @@ impl Checks {
                 .held
                 .iter()
                 .filter(|it| it.name == name && counts(it.era));
-            let held: u32 = mine.map(|it| it.grant.permits).sum();
+            let held: u32 = permits(mine.map(|it| &it.grant));
             let limit = self.granted_in[name];
             if held > limit.unwrap_or(0) {
                 let what = format!("{held} of {limit:?} of name{name}");
@@ -76,4 +72,10 @@ impl Checks {
             }
         }
     }
+}
+
+/// The permits of these grants together.
+fn permits<'a>(grants: impl IntoIterator<Item = &'a Standing>) -> u32 {
+    let permits = grants.into_iter().map(|grant| grant.mode.permits());
+    permits.map(u32::from).sum()
 }

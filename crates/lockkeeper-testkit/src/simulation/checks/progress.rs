@@ -6,13 +6,15 @@ use lockkeeper::Owner;
 use lockkeeper_memory::MemoryStore;
 
 use super::Checks;
-use crate::simulation::kind::{KindModel, Standing};
-use crate::simulation::place::Place;
+use crate::kinds::Standing;
 use crate::simulation::trace::short;
 
 /// In the calm, how long a name may be free while a task waits for it, and how long an unwanted claim may hold it, beyond what
 /// the kind allows: a few round trips and the jitter of waiters.
 pub(super) const PROMPTLY: Duration = Duration::from_millis(300);
+
+/// How many heartbeats a waiter in a queue sends per waiter ttl.
+const HEARTBEATS_PER_WAITER_TTL: u32 = 3;
 
 impl Checks {
     /// Records that a task acquires, and whether it may wait.
@@ -59,15 +61,14 @@ impl Checks {
     fn leads(&self, client: usize, name: usize) -> bool {
         let mut stood = self.stood[name].iter().flat_map(|it| &it.claims);
         self.believes_to_lead(client, name)
-            || self.places[name].model == KindModel::Mutex
+            || self.places[name].model.hands_over
                 && stood.any(|claim| self.asked.contains(&(client, claim.clone())))
     }
 
     /// Whether a client holds such a name by its own account: its other claims then wait in its local queue.
     pub(super) fn believes_to_lead(&self, client: usize, name: usize) -> bool {
         let mut held = self.held.iter();
-        self.places[name].model == KindModel::Mutex
-            && held.any(|it| it.client == client && it.name == name)
+        self.places[name].model.hands_over && held.any(|it| it.client == client && it.name == name)
     }
 
     /// Records that a task neither acquires nor holds any more.
@@ -109,14 +110,9 @@ impl Checks {
                 let what = format!("{} was released and holds name{name} again", short(back));
                 self.violate("back after its release", what);
             }
-            let Place {
-                server,
-                main,
-                model,
-                ..
-            } = &self.places[name];
-            let server = &servers[*server];
-            let free = model.is_free(server, main, &holders);
+            let place = &self.places[name];
+            let server = &servers[place.server];
+            let free = place.on(server).is_free(&holders);
             self.look_for_conflict(name, server);
             self.look_for_the_uninformed(name, server, now, calm);
             self.look_for_those_left_waiting(name, server, now, calm);
@@ -128,8 +124,8 @@ impl Checks {
 
     /// Checks the holders on the server, whatever their clients assume.
     fn look_for_conflict(&mut self, name: usize, server: &MemoryStore) {
-        let Place { model, main, .. } = &self.places[name];
-        let standing = model.standing(server, main);
+        let place = &self.places[name];
+        let (model, standing) = (&place.model, place.on(server).standing());
         for (index, one) in standing.iter().enumerate() {
             let others = &standing[index + 1..];
             if let Some(other) = others.iter().find(|other| !model.together(one, other)) {
@@ -202,9 +198,20 @@ impl Checks {
             .into_iter()
             .all(|claim| self.releasing.contains(&self.id(name, claim)))
         {
-            self.places[name].model.abandoned(self.heartbeat)
+            // A claim that stops waiting while no release gets through counts as alive for one waiter ttl; if it is granted in
+            // that time, it holds for another.
+            self.unheard(name) * HEARTBEATS_PER_WAITER_TTL
         } else {
             Duration::ZERO
+        }
+    }
+
+    /// How long a name may be free while a task waits, after a lease expired without a message: in a queue only the next heartbeat
+    /// notices that, a poller asks at the end of the lease.
+    fn unheard(&self, name: usize) -> Duration {
+        match self.places[name].model.waits_in_a_queue {
+            true => self.heartbeat,
+            false => Duration::ZERO,
         }
     }
 
@@ -223,7 +230,7 @@ impl Checks {
         };
         if free && self.is_waited_for(name) {
             let since = *self.idle[name].get_or_insert(now);
-            let unheard = self.places[name].model.unheard(self.heartbeat);
+            let unheard = self.unheard(name);
             // A claim that asks for more permits than there are has lost its place, and learns that from its next heartbeat.
             let dropped = self.dropped[name].is_some_and(|dropped| dropped + unheard >= since);
             let told = self.freed[name] == Some(since) && !dropped;

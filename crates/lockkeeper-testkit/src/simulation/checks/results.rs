@@ -10,8 +10,6 @@ use lockkeeper_memory::MemoryStore;
 
 use super::laws::Item;
 use super::{Checks, labelled};
-use crate::simulation::kind::KindModel;
-use crate::simulation::place::Place;
 use crate::simulation::trace::short;
 
 impl Checks {
@@ -24,12 +22,12 @@ impl Checks {
         call: &Call,
         now: Duration,
     ) {
-        let Place { model, main, .. } = &self.places[name];
-        if *model != KindModel::Once {
+        let place = &self.places[name];
+        if !place.model.stores() {
             return;
         }
         let (script, claim) = (call.item.script.name, item.claim);
-        let stands = model.result(server, main);
+        let stands = place.on(server).result();
         let token = labelled(call, "token")
             .first()
             .and_then(|it| it.parse().ok());

@@ -1,8 +1,8 @@
 //! The order of tokens: which token a grant may have, given the grants before it.
 
 use super::Checks;
+use crate::kinds::Grant;
 use crate::simulation::beyond::Beyond;
-use crate::simulation::kind::Grant;
 use crate::simulation::trace::short;
 
 impl Checks {
@@ -18,7 +18,7 @@ impl Checks {
         let (era, _) = self.losses(name);
         self.eras.insert(key, era);
         self.firsts.entry(key).or_insert_with(|| next.clone());
-        if !next.reads {
+        if !next.mode.reads() {
             self.last_write.insert(name, next.clone());
         }
         self.last.insert(name, next);

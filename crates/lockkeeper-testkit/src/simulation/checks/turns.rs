@@ -8,9 +8,8 @@ use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
 use super::{Checks, Item, Verb, claims, items, verb};
+use crate::kinds::{Grant, Standing};
 use crate::simulation::beyond::Beyond;
-use crate::simulation::kind::{Grant, KindModel, Standing};
-use crate::simulation::place::Place;
 use crate::simulation::trace::short;
 
 /// A claim that was told to wait.
@@ -37,14 +36,17 @@ impl Checks {
         now: Duration,
     ) {
         for name in 0..self.queues.len() {
-            let Place { main, model, .. } = &self.places[name];
+            let place_of_name = &self.places[name];
+            let model = place_of_name.model;
             // A mutex is handed over within its cohort, past the queue.
-            let handed_over = *model == KindModel::Mutex && verb(call) == Verb::Convert;
-            if self.places[name].server != place || !call.item.keys.iter().any(|key| key == main) {
+            let handed_over = model.hands_over && verb(call) == Verb::Convert;
+            if place_of_name.server != place
+                || !call.item.keys.iter().any(|key| key == place_of_name.main)
+            {
                 continue;
             }
             // Granting comes first in a script, before it enqueues or removes the claims that asked.
-            let standing = model.standing(server, main);
+            let standing = place_of_name.on(server).standing();
             let before = std::mem::replace(&mut self.stood[name], standing.clone());
             let mut new = standing.clone();
             // A grant that is back because the clock stepped back is not new.
@@ -54,7 +56,7 @@ impl Checks {
                 grant.claims.retain(new);
             }
             new.retain(|grant| !grant.claims.is_empty());
-            if *model == KindModel::Semaphore {
+            if model.has_permits() {
                 self.look_at_limit(
                     name,
                     call,
@@ -66,7 +68,7 @@ impl Checks {
             }
             for grant in new.iter().filter(|_| !handed_over) {
                 // An owner that holds is admitted again past the queue, in either mode.
-                if grant.permits > 0 || !before.iter().any(|other| other.owner == grant.owner) {
+                if model.has_permits() || !before.iter().any(|other| other.owner == grant.owner) {
                     let owners = new.iter().filter(|other| other.owner == grant.owner);
                     let claims: Vec<&String> = owners.flat_map(|it| &it.claims).collect();
                     self.took_its_turn(name, &claims, &standing, call, now);
@@ -90,8 +92,7 @@ impl Checks {
                 owner: grant.owner.clone(),
                 claim: claim.clone(),
                 token: grant.token,
-                reads: grant.reads,
-                permits: grant.permits,
+                mode: grant.mode,
                 from: now,
                 until: now,
             };
@@ -167,7 +168,7 @@ impl Checks {
         }
         let keeps_its_place = self.beyond == Some(Beyond::Silence);
         for item in items(call, reply) {
-            let permits = item.permits();
+            let permits = item.mode().permits().into();
             // The server's clock runs or steps ahead by less than a twentieth of the waiter ttl.
             let alive = match keeps_its_place {
                 true => Duration::MAX,

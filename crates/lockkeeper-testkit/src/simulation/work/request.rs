@@ -5,6 +5,7 @@ use lockkeeper_core::{Hold, Plan};
 use lockkeeper_once::ByHand;
 
 use super::Worker;
+use crate::simulation::guards::{self, LIMIT};
 use crate::simulation::host::Wish;
 use crate::simulation::place::{Place, REDLOCK};
 
@@ -72,7 +73,7 @@ impl Worker {
     ) -> Result<Request, Error> {
         match aim {
             Aim::One(name) => {
-                let Place { server, model, .. } = self.host.world.places()[name];
+                let &Place { server, model, .. } = &self.host.world.places()[name];
                 let owner = if shared {
                     self.owners[server]
                 } else {
@@ -85,13 +86,13 @@ impl Worker {
                         self.random.u8(..3) > 0
                     };
                 let client = &self.host.clients[server];
-                let permits = model.permits(&mut self.random);
+                let mode = guards::mode(&model, reads, || self.random.u8(1..=LIMIT));
                 let name_of = &self.host.world.places()[name].name;
                 let plan = &self.host.world.plan;
-                let work = model.work(client, name_of, plan, &mut self.random)?;
+                let work = guards::work(&model, client, name_of, plan, &mut self.random)?;
                 let target = match &work {
                     Some(work) => work.target(),
-                    None => model.target(client, name_of, owner, reads, permits),
+                    None => guards::target(&model, client, name_of, owner, mode),
                 };
                 Ok(Request {
                     plan: target.into(),
@@ -140,7 +141,8 @@ impl Worker {
             let owner = if foreign { one } else { client.new_owner() };
             let to_read = may_read && place.model.has_modes() && random.bool();
             reads.extend(to_read.then_some(name));
-            let member = place.model.target(client, &place.name, owner, to_read, 1);
+            let mode = guards::mode(&place.model, to_read, || 1);
+            let member = guards::target(&place.model, client, &place.name, owner, mode);
             members.push(member.owner(&owner));
             wishes.push(Wish::in_one_of_several(host, name, owner));
         }
