@@ -207,8 +207,16 @@ impl RedisOptions {
 
 #[async_trait]
 impl Store for RedisStore {
-    async fn call(&self, call: Call) -> Result<Reply, StoreError> {
-        self.0.call(call).await
+    // Every request of a lock comes here. An `async fn` would put the future, which is in a box already, into another one.
+    fn call<'store, 'answer>(
+        &'store self,
+        call: Call,
+    ) -> Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send + 'answer>>
+    where
+        'store: 'answer,
+        Self: 'answer,
+    {
+        self.0.call(call)
     }
 
     async fn call_replicated(
