@@ -308,7 +308,7 @@ impl Acquisition {
     /// Joins everything that is held into one hold.
     fn complete(&mut self) -> Result<Hold> {
         let mut held = std::mem::take(&mut self.held);
-        let several = held.len() > 1 || self.stages[0].names().len() > 1;
+        let several = held.len() > 1 || self.stages[0].is_of_several();
         for (part, _) in held.iter().flat_map(Hold::parts_and_engines) {
             part.change(|claim| claim.renew_until(None));
         }
