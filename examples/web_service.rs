@@ -106,7 +106,7 @@ async fn main() -> anyhow::Result<()> {
         pay_order(&routes, 8),
     )?;
     for (order, answer) in [("7", &first), ("7", &second), ("8", &other)] {
-        story.tell(&format!("order {order}"), &answer.line());
+        story.tell(&format!("order {order}"), answer.line());
     }
     let (paid, refused) = match first.status {
         StatusCode::OK => (first, second),
@@ -124,7 +124,7 @@ async fn main() -> anyhow::Result<()> {
     outage.disconnect();
     let (routes, shop) = self::routes(client.clone());
     let answer = pay_order(&routes, 11).await?;
-    story.tell("order 11", &answer.line());
+    story.tell("order 11", answer.line());
     ensure!(answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.again);
     let charged = shop.charged.load(Ordering::Relaxed);
     ensure!(charged == 0, "charged without a lock");
