@@ -95,8 +95,8 @@ impl IntoResponse for Failure {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let place = Place::open("web_service").await?;
-    // A service serves them: axum::serve(listener, routes).with_graceful_shutdown(signal).await, and closes the client after that.
     let (routes, shop) = routes(place.client.clone());
+    // A service goes on with axum::serve(listener, routes).with_graceful_shutdown(signal).await, and closes the client after that.
 
     let story = Story::new();
     story.chapter("Two requests for one order, and one for another");

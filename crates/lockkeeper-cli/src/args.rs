@@ -34,7 +34,7 @@ Examples:
   LOCKKEEPER_URL=redis://:secret@cache:6379 lockkeeper ls 'deploy:*'
 
 Exit codes:
-  64 wrong usage, 69 server unreachable, 71 operating system error, 75 another run holds the lock, 76 lock lost;
+  64 wrong usage, 69 server unreachable, 71 operating system error, 75 others hold the lock, 76 lock lost;
   run otherwise exits with the program's code, 126 if it cannot be executed, 127 if it does not exist, 128 + n after signal n";
 
 const RUN_EXAMPLES: &str = "\
@@ -307,7 +307,7 @@ pub(crate) struct Run {
     #[arg(short, long, requires = "locks", conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
-    /// Take the lock for writing, alone. Use it wherever others use --shared: a run with neither option is refused
+    /// Take the lock for writing, alone. Use it wherever others use --shared: a run with neither option takes another kind of lock, and one refuses the other
     #[arg(short = 'x', long, requires = "locks")]
     pub(crate) exclusive: bool,
 
@@ -366,7 +366,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "WHAT", default_value = "terminate")]
     pub(crate) on_lost: OnLost,
 
-    /// Exit code if another run holds the lock, or if a failed slot may not be retried yet. With 0, the reason is printed only on a
+    /// Exit code if others hold the lock, or if a failed slot may not be retried yet. With 0, the reason is printed only on a
     /// terminal
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,

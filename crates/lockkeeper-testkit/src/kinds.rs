@@ -1,5 +1,6 @@
 //! The kinds of locks as models know them: what each can do, which claims may hold together, and which token a grant may have.
-//! Each kind is one value of [`KindModel`]; the searches, the simulation and the recorded histories use the same one.
+//! Each kind is one value of [`KindModel`], for searches, simulation and recorded histories; one whose claims poll in the empty
+//! namespace and queue in all others is two.
 
 mod rules;
 
@@ -11,8 +12,8 @@ use lockkeeper_core::Name;
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_redisson as redisson;
 
-pub(crate) use rules::letter;
-pub use rules::{Claimant, Grant, Holder, Standing};
+pub use rules::{Claimant, Holder};
+pub(crate) use rules::{Grant, Standing, letter};
 
 /// How a claim holds a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +39,8 @@ impl Mode {
     pub(crate) fn of_share(share: &str) -> Self {
         match share.split_once('/') {
             Some((permits, limit)) => Self::Permits {
-                permits: permits.parse().unwrap_or(0),
-                limit: limit.parse().unwrap_or(0),
+                permits: permits.parse().unwrap_or(u8::MAX),
+                limit: limit.parse().unwrap_or(u8::MAX),
             },
             None if ["", "x"].contains(&share) => Self::Write,
             None => Self::Read,
@@ -97,7 +98,7 @@ pub struct KindModel {
     pub hands_over: bool,
     /// Whether a claim can be converted from one mode to another.
     pub converts_modes: bool,
-    /// The modes that a claim can have.
+    /// The modes that a claim can have; for a semaphore, those that a search uses.
     pub modes: &'static [Mode],
     /// The value stored under the name before any acquisition.
     pub value: Option<&'static str>,
@@ -301,9 +302,9 @@ impl KindModel {
         (self.build)(mode, name, ttl)
     }
 
-    /// The lock with this name, to be taken in a mode. For work that is done once and for a Redlock: the mutex on one server that
-    /// excludes others.
-    pub fn lock(&self, client: &Client, name: &str, mode: Mode) -> Target {
+    /// The lock with this name, to be taken in a mode. For work that is done once, a latch and a Redlock it is a mutex: they have
+    /// locks of other types.
+    pub(crate) fn lock(&self, client: &Client, name: &str, mode: Mode) -> Target {
         (self.lock)(client, name, mode)
     }
 
@@ -336,12 +337,12 @@ impl KindModel {
     }
 
     /// Whether it is a latch, which nobody holds.
-    pub fn is_a_latch(&self) -> bool {
+    pub(crate) fn is_a_latch(&self) -> bool {
         self.name == Self::LATCH.name
     }
 
     /// Whether a claim on one server proves nothing, because a majority decides.
-    pub fn needs_a_majority(&self) -> bool {
+    pub(crate) fn needs_a_majority(&self) -> bool {
         self.name == Self::REDLOCK.name
     }
 
@@ -369,10 +370,12 @@ const fn permits(permits: u8, limit: u8) -> Mode {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_memory::MemoryStore;
+
     use super::*;
 
-    #[test]
-    fn a_kind_can_do_what_its_protocol_can() {
+    /// Every kind.
+    fn every() -> Vec<KindModel> {
         let others = [
             KindModel::QUEUED_REENTRANT,
             KindModel::LATCH,
@@ -383,7 +386,12 @@ mod tests {
             KindModel::REDISSON_SEMAPHORE,
             KindModel::REDISSON_PERMITS,
         ];
-        for kind in [&KindModel::ON_ONE_SERVER[..], &others].concat() {
+        [&KindModel::ON_ONE_SERVER[..], &others].concat()
+    }
+
+    #[test]
+    fn a_kind_can_do_what_its_protocol_can() {
+        for kind in every() {
             let name = Name::new("", "n").unwrap();
             let protocol = kind.protocol(kind.largest(), name, Duration::from_secs(1));
             assert_eq!(kind.name, protocol.kind().as_str());
@@ -399,7 +407,25 @@ mod tests {
             assert_eq!(kind.hands_over, protocol.has_cohorts(), "{kind:?}");
             let has_limit = protocol.limited().is_some();
             assert_eq!(kind.has_permits(), has_limit, "{kind:?}");
-            assert_eq!(kind.stores(), protocol.recorded().is_some(), "{kind:?}");
+            // A latch is a record and nothing else.
+            let has_record = kind.stores() || kind.is_a_latch();
+            assert_eq!(has_record, protocol.recorded().is_some(), "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kind_makes_locks_of_its_own() {
+        let store = Arc::new(MemoryStore::new());
+        let client = Client::builder().build(store).unwrap();
+        for kind in every() {
+            let is_acquired_otherwise =
+                kind.stores() || kind.is_a_latch() || kind.needs_a_majority();
+            let name = match is_acquired_otherwise {
+                true => KindModel::MUTEX.name,
+                false => kind.name,
+            };
+            let lock = kind.lock(&client, "n", kind.largest());
+            assert_eq!(format!("{lock:?}"), format!("{name}(\"n\")"));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Reports which holders a run waits for.
 
-use lockkeeper::{Client, Holder, Owner};
+use lockkeeper::{Client, Holder, HolderState, Owner};
 
 use super::MOST_NAMED;
 use super::journal::{Event, Journal, millis};
@@ -36,7 +36,9 @@ pub(crate) async fn tell(client: &Client, wanted: &Wanted, journal: &Journal) {
             text += &format!(" since {since}");
         }
         if let Some(left) = first.left {
-            text += &format!(", for {} more unless renewed", out::duration(left));
+            let renewed = first.state == HolderState::Held;
+            let unless = if renewed { " unless renewed" } else { "" };
+            text += &format!(", for {} more{unless}", out::duration(left));
         }
         if let Some(place) = place {
             text += &format!("; place {place} in the queue");

@@ -240,8 +240,8 @@ impl<G: SingleServer, W> Acquire<G, W> {
 
 impl<G> Acquire<G> {
     /// Gives up after this long (default: never), and not earlier, even during an outage. The error is
-    /// [`Error::Timeout`](crate::Error::Timeout), or [`Error::Backend`](crate::Error::Backend) if the server had
-    /// stopped answering. It can come up to 100 ms late: the client withdraws the claim from the queue and asks the
+    /// [`Error::Timeout`](crate::Error::Timeout), or [`Error::Backend`](crate::Error::Backend) if the last request
+    /// to acquire failed. It can come up to 100 ms late: the client withdraws the claim from the queue and asks the
     /// server who holds the lock. Zero asks the server once. Without `wait_for`, the acquisition fails with `Backend`
     /// after an outage of one ttl.
     pub const fn wait_for(mut self, longest: Duration) -> Self {

@@ -10,9 +10,9 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::beyond::Beyond;
-use super::guards::LIMIT;
 use super::host::{Host, Pausable};
 use super::link::LinkStore;
+use super::locks::LIMIT;
 use super::network::Action;
 use super::plan::{APART, Fault};
 use super::workload::Workload;

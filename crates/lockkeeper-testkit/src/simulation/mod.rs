@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `workload` | which locks a history uses: those of one kind, a Redlock, or all of them |
 //! | `place` | a name on a server |
-//! | `guards` | what tasks do with locks of each kind |
+//! | `locks` | what tasks do with locks of each kind |
 //! | `shown` | what a server stores for a name |
 //! | `plan` | everything that is drawn at random beforehand |
 //! | `beyond` | histories beyond the conditions of the guarantees: their counter-examples |
@@ -27,11 +27,11 @@
 mod beyond;
 mod checks;
 mod faults;
-mod guards;
 mod host;
 mod latches;
 mod ledger;
 mod link;
+mod locks;
 mod network;
 mod observers;
 mod place;

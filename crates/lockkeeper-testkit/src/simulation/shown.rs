@@ -16,7 +16,7 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// The grants on the server. Empty if no claim holds, or if the kind grants only in reply to the acquiring claim itself.
+    /// What the server has granted by itself: nothing if the kind grants only in reply to the acquiring claim.
     pub(super) fn standing(self) -> Vec<Standing> {
         match self.model.waits_in_a_queue {
             true => self.grants(),
@@ -39,6 +39,9 @@ impl Shown<'_> {
     pub(super) fn is_free(self, holders: &[String]) -> bool {
         if self.model.is_a_latch() || self.model.stores() && self.result().is_some() {
             return false;
+        }
+        if !self.model.has_permits() && !self.model.has_modes() {
+            return holders.is_empty();
         }
         let first = self.waiters().into_iter().next();
         let value = self.text();
@@ -119,7 +122,7 @@ impl Shown<'_> {
         members.iter().filter_map(parts).collect()
     }
 
-    /// The grants by which claims hold, by owner and token.
+    /// All grants by which claims hold, by owner and token.
     fn grants(self) -> Vec<Standing> {
         let value = self.text();
         match value.split(' ').collect::<Vec<_>>()[..] {

@@ -12,8 +12,8 @@ use lockkeeper_once::ByHand;
 use tokio::time::{sleep, timeout};
 
 use super::beyond::Beyond;
-use super::guards::{self, Changed, Held};
 use super::host::{Closed, Host, Wish, word};
+use super::locks::{self, Changed, Held};
 use super::workload::Workload;
 use super::world::World;
 use crate::gated::drop_after;
@@ -233,7 +233,7 @@ impl Worker {
             }
             (7..=8, Some(model)) => {
                 if let Some(guard) = guards.pop() {
-                    let (guard, again) = guards::again(&model, guard, &mut self.random).await;
+                    let (guard, again) = locks::again(&model, guard, &mut self.random).await;
                     guards.push(guard);
                     if let Ok(Some(again)) = again {
                         self.given(kept, &again);
@@ -277,7 +277,7 @@ impl Worker {
             return Ok(true);
         };
         let began = self.world().now();
-        let changing = guards::change(guard);
+        let changing = locks::change(guard);
         let outcome = if self.random.u8(..4) == 0 {
             drop_after(changing, self.random.usize(1..6)).await
         } else {

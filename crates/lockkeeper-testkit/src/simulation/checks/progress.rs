@@ -200,7 +200,7 @@ impl Checks {
         {
             // A claim that stops waiting while no release gets through counts as alive for one waiter ttl; if it is granted in
             // that time, it holds for another.
-            self.unheard(name) * HEARTBEATS_PER_WAITER_TTL
+            self.until_noticed(name) * HEARTBEATS_PER_WAITER_TTL
         } else {
             Duration::ZERO
         }
@@ -208,7 +208,7 @@ impl Checks {
 
     /// How long a name may be free while a task waits, after a lease expired without a message: in a queue only the next heartbeat
     /// notices that, a poller asks at the end of the lease.
-    fn unheard(&self, name: usize) -> Duration {
+    fn until_noticed(&self, name: usize) -> Duration {
         match self.places[name].model.waits_in_a_queue {
             true => self.heartbeat,
             false => Duration::ZERO,
@@ -230,7 +230,7 @@ impl Checks {
         };
         if free && self.is_waited_for(name) {
             let since = *self.idle[name].get_or_insert(now);
-            let unheard = self.unheard(name);
+            let unheard = self.until_noticed(name);
             // A claim that asks for more permits than there are has lost its place, and learns that from its next heartbeat.
             let dropped = self.dropped[name].is_some_and(|dropped| dropped + unheard >= since);
             let told = self.freed[name] == Some(since) && !dropped;

@@ -5,8 +5,8 @@ use lockkeeper_core::{Hold, Plan};
 use lockkeeper_once::ByHand;
 
 use super::Worker;
-use crate::simulation::guards::{self, LIMIT};
 use crate::simulation::host::Wish;
+use crate::simulation::locks::{self, LIMIT};
 use crate::simulation::place::{Place, REDLOCK};
 
 /// What is acquired.
@@ -86,13 +86,13 @@ impl Worker {
                         self.random.u8(..3) > 0
                     };
                 let client = &self.host.clients[server];
-                let mode = guards::mode(&model, reads, || self.random.u8(1..=LIMIT));
+                let mode = locks::mode(&model, reads, || self.random.u8(1..=LIMIT));
                 let name_of = &self.host.world.places()[name].name;
                 let plan = &self.host.world.plan;
-                let work = guards::work(&model, client, name_of, plan, &mut self.random)?;
+                let work = locks::work(&model, client, name_of, plan, &mut self.random)?;
                 let target = match &work {
                     Some(work) => work.target(),
-                    None => guards::target(&model, client, name_of, owner, mode),
+                    None => locks::target(&model, client, name_of, owner, mode),
                 };
                 Ok(Request {
                     plan: target.into(),
@@ -141,8 +141,8 @@ impl Worker {
             let owner = if foreign { one } else { client.new_owner() };
             let to_read = may_read && place.model.has_modes() && random.bool();
             reads.extend(to_read.then_some(name));
-            let mode = guards::mode(&place.model, to_read, || 1);
-            let member = guards::target(&place.model, client, &place.name, owner, mode);
+            let mode = locks::mode(&place.model, to_read, || 1);
+            let member = locks::target(&place.model, client, &place.name, owner, mode);
             members.push(member.owner(&owner));
             wishes.push(Wish::in_one_of_several(host, name, owner));
         }
