@@ -240,7 +240,8 @@ pub(crate) enum Command {
 
     /// Take a lock from a holder that is known to be dead. UNSAFE: a live holder keeps working until it learns of it
     ///
-    /// You name the holder by its fencing token or its claim, as inspect shows them; if that holder no longer holds, nothing is taken. Holders that share the lock, for reading or with permits, lose it together.
+    /// You name the holder by its fencing token or its claim, as inspect shows them; if that holder no longer holds, nothing is
+    /// taken. Holders that share the lock, for reading or with permits, lose it together.
     #[command(after_help = RELEASE_EXAMPLES)]
     Release(Release),
 
@@ -307,7 +308,8 @@ pub(crate) struct Run {
     #[arg(short, long, requires = "locks", conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
-    /// Take the lock for writing, alone. Use it wherever others use --shared: a run with neither option takes another kind of lock, and one refuses the other
+    /// Take the lock for writing, alone. Use it wherever others use --shared: a run with neither option takes another kind of
+    /// lock, and one refuses the other
     #[arg(short = 'x', long, requires = "locks")]
     pub(crate) exclusive: bool,
 

@@ -249,7 +249,7 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Gives up with [`Error::Timeout`](crate::Error::Timeout) at this instant of tokio's clock. A test that pauses that
+    /// Gives up at this instant of tokio's clock, with the errors of [`wait_for`](Self::wait_for). A test that pauses that
     /// clock makes the instant from a `tokio::time::Instant`.
     ///
     /// # Examples
