@@ -74,6 +74,12 @@ impl Standing {
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         self.owner == other.owner && self.token == other.token
     }
+
+    /// The permits of these grants together.
+    pub(crate) fn permits_of<'a>(grants: impl IntoIterator<Item = &'a Self>) -> u32 {
+        let permits = grants.into_iter().map(|grant| grant.mode.permits());
+        permits.map(u32::from).sum()
+    }
 }
 
 impl KindModel {

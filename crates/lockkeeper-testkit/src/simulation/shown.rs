@@ -47,12 +47,7 @@ impl Shown<'_> {
         let value = self.text();
         let words: Vec<&str> = value.split(' ').collect();
         let fits = |permits: u8| {
-            let held: u32 = self
-                .grants()
-                .iter()
-                .map(|it| it.mode.permits())
-                .map(u32::from)
-                .sum();
+            let held = Standing::permits_of(&self.grants());
             let limit = self.limit();
             permits > 0 && limit.is_some_and(|limit| held + u32::from(permits) <= limit)
         };

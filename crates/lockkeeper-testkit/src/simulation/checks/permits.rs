@@ -43,7 +43,7 @@ impl Checks {
         self.limits[name] = limit;
         if granted {
             self.granted_in[name] = limit;
-            let held: u32 = permits(after);
+            let held = Standing::permits_of(after);
             if limit.is_none_or(|limit| held > limit) {
                 let what = format!("{held} of {limit:?} of name{name}");
                 self.violate("too many permits on the server", what);
@@ -64,7 +64,7 @@ impl Checks {
                 .held
                 .iter()
                 .filter(|it| it.name == name && counts(it.era));
-            let held: u32 = permits(mine.map(|it| &it.grant));
+            let held = Standing::permits_of(mine.map(|it| &it.grant));
             let limit = self.granted_in[name];
             if held > limit.unwrap_or(0) {
                 let what = format!("{held} of {limit:?} of name{name}");
@@ -72,10 +72,4 @@ impl Checks {
             }
         }
     }
-}
-
-/// The permits of these grants together.
-fn permits<'a>(grants: impl IntoIterator<Item = &'a Standing>) -> u32 {
-    let permits = grants.into_iter().map(|grant| grant.mode.permits());
-    permits.map(u32::from).sum()
 }
