@@ -261,6 +261,8 @@ caught! {
     validity_while_another_mode_takes_the_place_is_found: ValidWhileConverting,
     a_release_of_several_that_stops_at_the_first_error_is_found: ReleaseStopsAtFirstError,
     a_loss_of_one_that_keeps_the_rest_is_found: LossOfOneKeepsTheRest,
+    #[ignore = "long: `cargo xtask prove` runs it"]
+    a_client_that_keeps_a_name_to_itself_is_found: EndlessCohort,
 }
 
 /// The same for mistakes in locks over several servers, in the histories of a Redlock.

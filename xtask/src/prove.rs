@@ -226,7 +226,7 @@ fn long(built: &Built, peers: &[peers::Built]) -> Result<BTreeMap<String, u64>> 
     suite.set(PEERS, serde_json::to_string(&peers)?);
     // Few of them wait, and some use both cores by themselves.
     suite.threads(3);
-    suite.side_by_side();
+    suite.side_by_side(1);
     let programs = [THREADS, BEHAVIOUR, REDISSON].map(|name| named(built, name));
     let programs = programs.concat();
     anyhow::ensure!(

@@ -12,8 +12,8 @@ use anyhow::{Result, anyhow, bail};
 use crate::programs::{Outcome, Print, Program};
 use crate::timing;
 
-/// How many tests run at a time, per core: most of them wait for a server or for time to pass.
-const PER_CORE: usize = 5;
+/// How many tests of the largest program run at a time, per core: most of them wait for a server or for time to pass.
+const PER_CORE: usize = 6;
 
 /// How many of the smaller programs run at a time beside the largest one.
 const LANES: usize = 2;
@@ -41,11 +41,10 @@ impl Suite {
 
     /// Runs the tests that libtest chooses with these arguments.
     pub(crate) fn new(arguments: &[impl ToString]) -> Self {
-        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
             arguments: arguments.iter().map(ToString::to_string).collect(),
             environment: Vec::new(),
-            threads: cores * PER_CORE,
+            threads: cores() * PER_CORE,
             beside: None,
             times: Vec::new(),
             proved: BTreeMap::new(),
@@ -62,9 +61,9 @@ impl Suite {
         self.threads = threads;
     }
 
-    /// The smaller programs run beside the largest one, [`LANES`] at a time, each with one test per core.
-    pub(crate) fn side_by_side(&mut self) {
-        self.beside = Some(available_parallelism().map_or(1, NonZeroUsize::get));
+    /// The smaller programs run beside the largest one, [`LANES`] at a time, each with so many tests per core.
+    pub(crate) fn side_by_side(&mut self, per_core: usize) {
+        self.beside = Some(cores() * per_core);
     }
 
     /// Runs the programs that have a chosen test. Fails at the end if a test did.
@@ -142,6 +141,10 @@ impl Suite {
     pub(crate) fn proved(&self) -> &BTreeMap<String, u64> {
         &self.proved
     }
+}
+
+fn cores() -> usize {
+    available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 /// Adds the numbers of such a line to the sums.

@@ -39,7 +39,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     if options.again {
         suite.set(servers::KEPT_VARIABLE, servers::kept()?);
     }
-    suite.side_by_side();
+    suite.side_by_side(2);
     let outcome = steps.run("tests", || suite.run(&built.tests));
     suite.print_slowest();
     outcome?;

@@ -83,6 +83,8 @@ defects! {
     LossOfOneKeepsTheRest,
     /// The old claim of a refused conversion stays valid although another request for it was abandoned.
     ValidBesideConversionInDoubt,
+    /// A client hands a name over among its own claims without end, past those of other clients.
+    EndlessCohort,
     /// A leader's value is sent once, whether or not that is answered.
     ProclaimedOnce,
     /// The index of claims is updated after the claim has been unlocked.
@@ -122,7 +124,7 @@ impl Mutant {
     ];
 
     /// All other defects of locks on one server.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::DeadlineFromAnswer,
         Self::NoMargin,
         Self::ValidWhileReleasing,
@@ -142,6 +144,7 @@ impl Mutant {
         Self::ValidWhileConverting,
         Self::ReleaseStopsAtFirstError,
         Self::LossOfOneKeepsTheRest,
+        Self::EndlessCohort,
     ];
 }
 

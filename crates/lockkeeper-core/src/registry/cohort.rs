@@ -88,7 +88,8 @@ impl<T: Clone> Cohort<T> {
 
     fn may_hand_over(&self, now: Moment) -> bool {
         let recent = self.since.is_none_or(|since| now.since(since) < LONGEST);
-        recent && self.handovers < HANDOVERS && !self.is_led()
+        let may_again = recent && self.handovers < HANDOVERS || mutant!(EndlessCohort);
+        may_again && !self.is_led()
     }
 }
 

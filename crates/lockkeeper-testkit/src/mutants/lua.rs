@@ -25,7 +25,7 @@ pub use queue::FAIR;
 pub use several::MULTI;
 
 use crate::kinds::KindModel;
-use crate::search::{Bounds, Latches, Rounds, Scope, Sets};
+use crate::search::{Bounds, Latches, Loss, Rounds, Scope, Sets};
 
 /// One script with one mistake.
 #[derive(Debug, Clone)]
@@ -82,8 +82,10 @@ enum Where {
     Small,
     /// A lease that lasts longer than the one after it.
     UnequalLeases,
-    /// A server that loses the key of the last token, and one client: other clients' tokens are not promised then.
-    Forgetting,
+    /// A server that loses the counter, and one client: other clients' tokens are not promised then.
+    CounterLost,
+    /// A server that loses the main key, and clients that come in again, or wait.
+    MainKeyLost,
     /// Three claims want the same name.
     Queue,
     /// Three claims want the same name or wait for it again, and two may wait.
@@ -148,11 +150,11 @@ impl Mutant {
             Where::Limits => Bounds::new(3, &[2], 2, 0, 1).limit_set(),
             Where::Conversions => Bounds::conversions(),
             Where::UnequalLeases => Bounds::new(2, &[3, 2], 4, 1, 1),
-            Where::Forgetting => Bounds {
+            Where::CounterLost => Bounds {
                 clients: 1,
-                forgets: true,
-                ..Bounds::small()
+                ..Bounds::small().losing(Loss::Counter)
             },
+            Where::MainKeyLost => Bounds::new(2, &[2, 2], 2, 0, 1).losing(Loss::MainKey),
         };
         let kinds = KindModel::ON_ONE_SERVER.into_iter();
         let kind = kinds.filter(|kind| kind.name == self.kind());
@@ -276,7 +278,7 @@ pub const ALL: &[Mutant] = &[
         &lock::ACQUIRE,
         "math.max(last_token(counter) + 1, now, token_number(floor) + 1)",
         "math.max(last_token(counter) + 1, now)",
-        Where::Forgetting,
+        Where::CounterLost,
     ),
     mutant(
         "mutex_poll_leaves_no_sign",
@@ -361,6 +363,13 @@ pub const ALL: &[Mutant] = &[
         "name.queue or name.holders, name.main }, math",
         "name.queue or name.holders }, math",
         Where::UnequalLeases,
+    ),
+    mutant(
+        "reentrant_inflation_keeps_what_a_lost_marker_left",
+        &lock::ACQUIRE,
+        "  redis.call('DEL', name.holders, name.queue, name.state)\n",
+        "",
+        Where::MainKeyLost,
     ),
     mutant(
         "reentrant_inflation_forgets_the_first_claim",

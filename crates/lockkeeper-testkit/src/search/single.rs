@@ -37,7 +37,7 @@ use std::rc::Rc;
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub use bounds::{Bounds, MOST_CLIENTS};
+pub use bounds::{Bounds, Loss, MOST_CLIENTS};
 use change::{Change, Send};
 use runs::Runs;
 use state::{Asked, Client, State};

@@ -3,6 +3,7 @@
 //! This module checks which leases are valid and which tokens they have. The submodules check the rest:
 //!
 //! - [`latches`]: what opens a latch
+//! - [`handovers`]: how often a client hands a name over among its own claims
 //! - [`laws`]: what a client may send
 //! - [`majority`]: what servers grant together
 //! - [`permits`]: how many permits of a semaphore are held
@@ -11,6 +12,7 @@
 //! - [`tokens`]: the order of tokens
 //! - [`turns`]: the order of a queue
 
+mod handovers;
 mod latches;
 mod laws;
 mod leaders;
@@ -35,6 +37,7 @@ use super::plan::{Fault, Plan};
 use super::trace::short;
 use crate::kinds::{Grant, Mode, Standing};
 
+use handovers::Handovers;
 use latches::Latches;
 pub(super) use laws::claims;
 use laws::{Item, Verb, items, labelled, replaced, verb};
@@ -149,6 +152,8 @@ pub(super) struct Checks {
     ever: BTreeSet<(String, u64)>,
     /// The grants of a name that no task knows of yet, and since when.
     unheard: Vec<Vec<(Standing, Duration)>>,
+    /// The handovers in a row that a client makes, by name.
+    handovers: BTreeMap<usize, Handovers>,
     /// All results of work so far, by name and token.
     results: BTreeMap<(usize, u64), String>,
     /// What majorities of the servers have granted.

@@ -66,9 +66,10 @@ impl Store for LinkStore {
             let mut network = self.world.network();
             (network.put_number(), network.links[self.link].server)
         };
+        let now = self.world.now();
         let claims = self
             .world
-            .check(|checks| checks.sent(self.link, server, &call, ticket));
+            .check(|checks| checks.sent(self.link, server, &call, ticket, now));
         let _open = Open {
             world: &self.world,
             claims,

@@ -81,6 +81,13 @@ pub const FAIR: &[Mutant] = &[
 /// Those that only the search must find.
 pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
+        "fair_inflation_keeps_what_a_lost_marker_left",
+        &lock::ACQUIRE,
+        "  redis.call('DEL', name.holders, name.queue, name.state)\n",
+        "",
+        Where::MainKeyLost,
+    ),
+    mutant(
         "fair_acquire_shortens_a_grant",
         &lock::ACQUIRE,
         "put(name, math.max(ends, name.now + ttl)",

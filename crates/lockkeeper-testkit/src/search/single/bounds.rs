@@ -33,12 +33,21 @@ pub struct Bounds {
     /// Whether the server's clock is behind its last token, as after it has stepped back: every token is then the last one
     /// plus one. Otherwise a token is the time, and states that differ only in their tokens are distinct.
     pub clock_behind: bool,
-    /// Whether the server may lose the key with the last token, which counts as an ending. Requests then carry the largest
-    /// token that their client has seen. Otherwise they carry none, which makes no difference while the server remembers a
-    /// larger one.
-    pub forgets: bool,
+    /// The key that the server may lose, which counts as an ending.
+    pub loses: Option<Loss>,
     /// Whether the limit of a semaphore may be set, lower or higher, which counts as an ending.
     pub sets_limit: bool,
+}
+
+/// A key that a server may lose while it keeps the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "there are no others")]
+pub enum Loss {
+    /// The counter. Requests then carry the largest token that their client has seen. Otherwise they carry none, which makes no
+    /// difference while the server remembers a larger one.
+    Counter,
+    /// The main key. Exclusion is not promised beside the claims that stood under it, so their clients crash with it.
+    MainKey,
 }
 
 impl Bounds {
@@ -55,7 +64,7 @@ impl Bounds {
             faults,
             endings,
             clock_behind: true,
-            forgets: false,
+            loses: None,
             sets_limit: false,
         }
     }
@@ -84,6 +93,13 @@ impl Bounds {
 
     fn clock_right(mut self) -> Self {
         self.clock_behind = false;
+        self
+    }
+
+    /// The server may lose a key.
+    #[must_use]
+    pub const fn losing(mut self, loss: Loss) -> Self {
+        self.loses = Some(loss);
         self
     }
 
@@ -197,6 +213,8 @@ impl Bounds {
                 // Two claims of one owner wait.
                 new(2, &[1, 1], 1, 1, 1).short_waits(),
                 new(2, &[2], 4, 1, 0).clock_right(),
+                // A claim that waits, or holds, under a name whose main key was lost.
+                new(2, &[2, 2], 2, 0, 1).losing(Loss::MainKey),
             ];
         }
         if kind.has_modes() {
@@ -235,6 +253,8 @@ impl Bounds {
             // Three claims want the same name.
             new(3, &[2], 4, 2, 1),
             new(2, &[2, 2], 3, 1, 0).clock_right(),
+            // A claim that holds under a name whose main key was lost.
+            new(2, &[2, 2], 2, 0, 1).losing(Loss::MainKey),
         ]
     }
 
@@ -334,6 +354,11 @@ impl fmt::Display for Bounds {
                     ", the limit may be set"
                 } else {
                     ""
+                }
+                + match self.loses {
+                    Some(Loss::Counter) => ", the counter may be lost",
+                    Some(Loss::MainKey) => ", the main key may be lost",
+                    None => "",
                 },
         )
     }

@@ -20,7 +20,7 @@ use super::change::{Change, Event};
 use super::runs::{Run, Standing, Stands};
 use super::send::Sending;
 use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
-use super::{OneName, TICKS};
+use super::{Loss, OneName, TICKS};
 use crate::kinds::{Claimant, letter};
 use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
@@ -192,11 +192,14 @@ impl OneName {
                 }
             }
         }
-        if self.bounds.forgets {
-            let mut next = ending;
-            next.server = self.runs.without_fence(state.server, state.tick)?;
-            let step = || "the server loses the key of the last token".to_owned();
-            moves.add(step, next, None);
+        if let Some(loss) = self.bounds.loses {
+            let (next, what) = match loss {
+                Loss::Counter => (ending, "counter"),
+                Loss::MainKey => (self.with_those_that_stand_crashed(ending)?, "main key"),
+            };
+            let server = self.runs.without(loss, state.server, state.tick)?;
+            let next = State { server, ..next };
+            moves.add(|| format!("the server loses the {what}"), next, None);
         }
         let limits = match self.bounds.sets_limit {
             true => [1, 2, 3].as_slice(),
@@ -210,6 +213,18 @@ impl OneName {
             }
         }
         Ok(())
+    }
+
+    /// The state after the clients have crashed whose claims hold or wait on the server.
+    fn with_those_that_stand_crashed(&mut self, mut state: State) -> Result<State> {
+        let standing = self.runs.standing(state.server, state.tick)?;
+        for claimant in self.claimants() {
+            let its = standing[claimant];
+            if its.left.is_some() || its.queued.is_some() {
+                state = self.change(state, claimant.client, Change::Crash);
+            }
+        }
+        Ok(state)
     }
 
     /// Sets the limit of a semaphore.
@@ -359,7 +374,7 @@ impl OneName {
     }
 
     fn raise_floor(&mut self, client: u32, token: FencingToken) -> u32 {
-        match self.bounds.forgets {
+        match self.bounds.loses == Some(Loss::Counter) {
             true => self.changed(client, Change::RaiseFloor(token)),
             false => client,
         }

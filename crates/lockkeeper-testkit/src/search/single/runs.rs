@@ -15,7 +15,7 @@ use lockkeeper_lua::Status;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::state::{Asked, Message, Question, Told};
-use super::{Bounds, MOST_CLIENTS, TICKS, claimants};
+use super::{Bounds, Loss, MOST_CLIENTS, TICKS, claimants};
 use crate::kinds::{Claimant, KindModel, Mode};
 use crate::mutants::Patch;
 use crate::search::server::Server;
@@ -298,11 +298,14 @@ impl Runs {
         })
     }
 
-    /// The state without the key of the last token.
-    pub(super) fn without_fence(&mut self, server: u32, tick: u8) -> Result<u32> {
+    /// The state without the key that is lost.
+    pub(super) fn without(&mut self, loss: Loss, server: u32, tick: u8) -> Result<u32> {
         self.server.restore(server, tick);
-        let counter = self.name().counter();
-        self.server.execute(&["DEL", &counter])?;
+        let key = match loss {
+            Loss::Counter => self.name().counter(),
+            Loss::MainKey => self.name().main().to_owned(),
+        };
+        self.server.execute(&["DEL", &key])?;
         Ok(self.server.number())
     }
 
@@ -440,9 +443,15 @@ impl Runs {
         let claims = self.claims.values();
         let tombstones: Vec<_> = claims.map(|claim| name.tombstone(claim)).collect();
         let counter = name.counter();
+        // Keys that a lost main key has left behind end by themselves.
+        let may_stay = |key: &str| {
+            let left = self.server.execute(&["PTTL", key]).ok();
+            let left = left.and_then(|left| left.as_i64());
+            self.bounds.loses == Some(Loss::MainKey) && left.is_some_and(|left| left > 0)
+        };
         let keys = self.server.keys();
         keys.iter()
-            .any(|key| *key != counter && !tombstones.contains(key))
+            .any(|key| *key != counter && !tombstones.contains(key) && !may_stay(key))
     }
 
     /// The state with the clients renamed: client `i` becomes client `names[i]`.

@@ -53,7 +53,7 @@ pub(super) struct Grant {
 /// One client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Client {
-    /// The largest token seen, if that matters: see [`Bounds::forgets`](super::Bounds::forgets).
+    /// The largest token seen, if that matters: see [`Loss::Counter`](super::Loss::Counter).
     pub(super) floor: u64,
     pub(super) attempts: Vec<Attempt>,
 }

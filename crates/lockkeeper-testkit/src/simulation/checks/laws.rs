@@ -122,11 +122,13 @@ impl Checks {
         server: usize,
         call: &Call,
         ticket: u64,
+        now: Duration,
     ) -> Vec<Id> {
         let verb = verb(call);
         if verb == Verb::Other {
             return Vec::new();
         }
+        self.look_at_handovers(server, call, now);
         let involved = claims(call).into_iter().chain(replaced(call));
         let ids: Vec<Id> = involved.map(|claim| (server, claim.to_owned())).collect();
         if matches!(verb, Verb::Acquire | Verb::Heartbeat) {
