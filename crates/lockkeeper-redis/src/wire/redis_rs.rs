@@ -4,6 +4,7 @@
 //! Dropping the future of a request does not shift answers: the library receives the answer and discards it. When the socket ends,
 //! so does the library's task, and every request under way fails at once.
 
+mod crowd;
 pub(crate) mod given;
 mod messages;
 mod socket;
@@ -28,6 +29,7 @@ use crate::options::RedisOptions;
 use crate::reply;
 use crate::request::Outgoing;
 use crate::target::Target;
+use crowd::Unanswered;
 use messages::Messages;
 
 /// How many requests may wait for the task that writes them; further ones wait for a place. Enough for all that arrive between two
@@ -44,6 +46,7 @@ pub(crate) struct Scripts {
     connection: MultiplexedConnection,
     /// The task that writes and reads.
     task: AbortHandle,
+    unanswered: Unanswered,
 }
 
 impl Scripts {
@@ -84,13 +87,19 @@ pub(crate) async fn open(
             let made = MultiplexedConnection::new_with_config(&info, socket, config).await;
             let (connection, driver) =
                 made.map_err(|error| StoreError::not_sent(words(&error)).with_source(error))?;
+            let unanswered = Unanswered::default();
+            let written = crowd::write(driver, unanswered.clone());
             let life = async {
-                driver.await;
+                written.await;
                 CLOSED.to_owned()
             };
             let lifeline = Lifeline::spawn(life);
-            let task = lifeline.0.abort_handle();
-            (Wire::Scripts(Scripts { connection, task }), lifeline)
+            let scripts = Scripts {
+                connection,
+                task: lifeline.0.abort_handle(),
+                unanswered,
+            };
+            (Wire::Scripts(scripts), lifeline)
         }
     };
     Ok(Opened {
@@ -112,6 +121,7 @@ impl Wire {
         match self {
             Self::Scripts(scripts) => {
                 let mut connection = scripts.connection()?;
+                let _unanswered = scripts.unanswered.one();
                 let value = at_once(connection.send_packed_command(&command));
                 let value = timeout(patience, value).await;
                 answer(value.map_err(|_| no_answer())?.map_err(unknown)?)

@@ -283,3 +283,56 @@ proptest! {
         }
     }
 }
+
+/// How often the runtime runs the task that writes, if this many tasks that are ready queue a request each.
+async fn turns_for(ready: usize) -> usize {
+    let unanswered = Unanswered::default();
+    let (queue, mut queued) = tokio::sync::mpsc::unbounded_channel();
+    let writes = async move {
+        let mut turns = 0;
+        let mut batch = Vec::new();
+        while queued.recv_many(&mut batch, usize::MAX).await > 0 {
+            batch.clear();
+            turns += 1;
+        }
+        turns
+    };
+    let writes = tokio::spawn(crowd::write(writes, unanswered.clone()));
+    tokio::task::yield_now().await;
+    let requests = (0..ready).map(|number| {
+        let (unanswered, queue) = (unanswered.clone(), queue.clone());
+        tokio::spawn(async move {
+            let _one = unanswered.one();
+            // All are counted before the first is queued.
+            tokio::task::yield_now().await;
+            queue.send(number).unwrap();
+            tokio::task::yield_now().await;
+        })
+    });
+    let requests: Vec<_> = requests.collect();
+    drop(queue);
+    for request in requests {
+        request.await.unwrap();
+    }
+    writes.await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn many_requests_leave_in_few_writes() {
+    let ready = 4 * crowd::MANY;
+    let turns = tokio::spawn(turns_for(ready)).await.unwrap();
+    assert!(turns <= ready / 4, "{turns} writes for {ready} requests");
+    // Each alone: nobody gives way.
+    let turns = tokio::spawn(turns_for(crowd::MANY / 2)).await.unwrap();
+    assert!(turns >= crowd::MANY / 4, "{turns}");
+}
+
+#[tokio::test]
+async fn a_task_that_gives_way_runs_in_its_next_turn() {
+    let unanswered = Unanswered::default();
+    let _many: Vec<_> = (0..crowd::MANY).map(|_| unanswered.one()).collect();
+    let mut written = Box::pin(crowd::write(async { 7 }, unanswered.clone()));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(written.as_mut().poll(&mut context).is_pending());
+    assert!(written.as_mut().poll(&mut context).is_ready());
+}
