@@ -342,13 +342,20 @@ pub(crate) async fn execute(
 
 /// The status in a script's reply.
 pub(crate) fn status(reply: &Frame) -> Option<Status> {
-    let Frame::Array { data: fields, .. } = reply else {
-        return None;
+    let fields = match reply {
+        Frame::Array { data, .. } => data,
+        Frame::BlobString { data, .. } => return of_line(data),
+        _ => return None,
     };
     match fields.get(1)? {
         Frame::BlobString { data, .. } => Status::parse(std::str::from_utf8(data).ok()?),
         _ => None,
     }
+}
+
+/// The status of a reply that is one line: its second word.
+fn of_line(line: &[u8]) -> Option<Status> {
+    Status::parse(std::str::from_utf8(line).ok()?.split(' ').nth(1)?)
 }
 
 fn command(item: &ScriptCall, request: u64) -> Cmd {
@@ -371,6 +378,9 @@ async fn send(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<r
 
 /// As [`status`], for redis-rs.
 fn told(reply: &redis::Value) -> Option<Status> {
+    if let redis::Value::BulkString(line) = reply {
+        return of_line(line);
+    }
     match reply.as_sequence()?.get(1)? {
         redis::Value::BulkString(text) => Status::parse(std::str::from_utf8(text).ok()?),
         _ => None,
