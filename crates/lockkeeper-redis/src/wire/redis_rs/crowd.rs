@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-/// From how many unanswered requests on.
+/// From this many unanswered requests on, the task that writes gives way: see decision 0034.
 pub(super) const MANY: usize = 32;
 
 /// How many requests of a connection are unanswered.

@@ -8,10 +8,10 @@ use lockkeeper_core::store::Call;
 use super::{Checks, Verb, claims, replaced, verb};
 use crate::simulation::trace::short;
 
-/// How many times in a row.
+/// How many times in a row at most, as the client promises.
 const MOST: u32 = 32;
 
-/// The time from the first to the last, as the slowest clock measures it.
+/// The longest time from the first to the last: 50 ms by the client's own clock, which may be slow.
 const LONGEST: Duration = Duration::from_millis(60);
 
 /// The handovers of a name, each by the claim that the one before was for.
