@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
 use lockkeeper_testkit::kinds::KindModel;
 use lockkeeper_testkit::mutants::hunt::Hunt;
-use lockkeeper_testkit::search::{Bounds, MOST_CLIENTS, MOST_STATES, Scope};
+use lockkeeper_testkit::search::{Bounds, Incident, MOST_CLIENTS, MOST_STATES, Scope};
 
 /// Searches every state of a lock within bounds: the thorough ones by default.
 ///
@@ -53,9 +53,10 @@ struct Options {
     /// The server's clock is right, so tokens are times.
     #[arg(long)]
     clock_right: bool,
-    /// The limit of a semaphore may be set, lower or higher, which counts as an ending.
-    #[arg(long)]
-    sets_limit: bool,
+    /// What may happen to the name, which counts as an ending: counter-lost, counter-behind,
+    /// main-key-lost, limit-set, revoked or forced.
+    #[arg(long, value_parser = incident)]
+    incident: Option<Incident>,
     /// Gives up a search after this many states; a state takes about 100 bytes.
     #[arg(long, default_value_t = MOST_STATES)]
     states: usize,
@@ -103,7 +104,7 @@ impl Options {
             || self.faults.is_some()
             || self.endings.is_some()
             || self.clock_right
-            || self.sets_limit
+            || self.incident.is_some()
     }
 
     /// The searches for this kind.
@@ -146,9 +147,18 @@ impl Options {
         bounds.faults = self.faults.unwrap_or(bounds.faults);
         bounds.endings = self.endings.unwrap_or(bounds.endings);
         bounds.clock_behind = !self.clock_right;
-        bounds.sets_limit = self.sets_limit;
+        bounds.incident = self.incident;
         bounds
     }
+}
+
+fn incident(name: &str) -> Result<Incident> {
+    let mut known = Incident::ALL.into_iter();
+    let found = known.find(|it| it.name() == name);
+    found.with_context(|| {
+        let names = Incident::ALL.map(Incident::name).join(", ");
+        format!("no such thing happens: choose one of {names}")
+    })
 }
 
 fn main() -> Result<ExitCode> {

@@ -33,8 +33,8 @@ for _, entry in ipairs(standing(name)) do
     local member = member_of('', share, claim)
     redis.call('ZADD', name.holders, redis.call('ZMSCORE', name.holders, member)[1], member_of('r', share, claim))
     redis.call('ZREM', name.holders, member)
-    -- No new claim may join the revoked ones if it would get their token: the shared one, or that of its own owner.
-    name.changed, name.revoked = true, name.reenters or name.token ~= nil
+    -- No new claim may join the revoked ones if it would get their token; permits of a semaphore each have their own.
+    name.changed, name.revoked = true, share == 'x' or name.reenters
   end
 end
 -- The queue is not read: if no claim is left under the name, the next acquisition deletes the keys.

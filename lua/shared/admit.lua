@@ -4,7 +4,7 @@
 local function inflate(name)
   local alone = name.alone
   name.alone, name.inflated, name.changed, name.fresh = nil, true, true, true
-  redis.call('DEL', name.holders, name.queue, name.state)
+  redis.call('UNLINK', name.holders, name.queue, name.state)
   if not alone then
     return
   end

@@ -1,7 +1,7 @@
 -- shared/settle: saves the new state of a name, see shared/standing.
 
 -- How many dead claims one run removes: a script must not block the server for long.
-local DEAD_HOLDERS = 128
+local DEAD_HOLDERS = 64
 
 -- Deletes what is left of a `name` that is free.
 local function forget(name)

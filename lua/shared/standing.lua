@@ -67,8 +67,9 @@ local function read_standing(name, as_a_write)
   -- A value without expiry, which only manual intervention can cause, is treated as if it ended far in the future. In its last ms a
   -- lease still counts.
   name.alone.ends = name.now + (left < 0 and 1e12 or math.max(left, 1))
-  name.found, name.token, name.revoked = kind, token, flag == 'r'
-  name.polled = string.find(flags, 'p', 1, true) and true
+  name.found, name.token, name.polled = kind, token, string.find(flags, 'p', 1, true) and true
+  -- No claim joins a revoked one and gets its token; permits of a semaphore each have their own.
+  name.revoked = flag == 'r' and (share == 'x' or name.reenters)
   if share == 'x' then
     name.exclusive, name.live = 1, flag == 'c' and 0 or 1
     name.owner = flag ~= 'c' and owner_of(claim) or nil

@@ -79,7 +79,7 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
         row("all in", "s", entered).target(Target::AtMost(1.0)),
         row("leave script", "µs", leaves),
         row("leave script, longest", "µs", Spread::once(leaves.greatest))
-            .target(Target::AtMost(5_000.0)),
+            .target(Target::AtMost(1_000.0)),
     ];
     if !heartbeats.is_empty() {
         let heartbeats = Spread::of(heartbeats)?;
@@ -88,7 +88,7 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
             "µs",
             Spread::once(heartbeats.greatest),
         );
-        rows.push(longest.target(Target::AtMost(5_000.0)));
+        rows.push(longest.target(Target::AtMost(1_000.0)));
     }
     Ok(rows)
 }

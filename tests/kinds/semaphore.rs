@@ -448,6 +448,27 @@ async fn revoked_permits_are_free_when_their_guards_are_gone() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_in_the_queue_is_known_and_a_full_queue_is_told() -> Result<()> {
+    let server = MemoryStore::new();
+    let client = client(&server, TTL).await?;
+    let (semaphore, owner) = (Semaphore::new(&client, "name", 1), client.new_owner());
+    let guard = semaphore.acquire().await?;
+    let first = waiting(&semaphore, 1).await?;
+    let second = semaphore.acquire().owner(&owner).max_queue(2);
+    let second = tokio::spawn(second.into_future());
+    queued(&semaphore, 2).await?;
+    ensure!(semaphore.position(&owner).await? == Some(2));
+    ensure!(semaphore.position(&guard.owner()).await?.is_none());
+    let error = semaphore.acquire().max_queue(2).await.err();
+    let full = matches!(error, Some(Error::QueueFull { length: 2, .. }));
+    ensure!(full, "{error:?}");
+    guard.release().await?;
+    timeout(SOON, first).await???.release().await?;
+    timeout(SOON, second).await???.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_permit_is_kept_for_the_shortest_time_to_hold() -> Result<()> {
     let server = MemoryStore::new();
     let semaphore = Semaphore::new(&client(&server, TTL).await?, "name", 2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex, RwLock};
+use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex, RwLock, Semaphore};
 use lockkeeper_core::store::Store as _;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
@@ -82,6 +82,10 @@ async fn a_grant_counts_once_a_replica_has_it() -> Result<()> {
     book.read().min_replicas(1).await?.release().await?;
     ensure!(is_there(&replica, "lockkeeper:book").await?);
     guard.release().await?;
+    let permits = Semaphore::new(&client, "permits", 4);
+    let permit = permits.acquire().min_replicas(1).await?;
+    ensure!(is_there(&replica, "lockkeeper:permits").await?);
+    permit.release().await?;
     let both = MultiLock::new([&Mutex::new(&client, "a"), &Mutex::new(&client, "b")])?;
     let guard = both.acquire().min_replicas(1).await?;
     ensure!(is_there(&replica, "lockkeeper:a").await? && is_there(&replica, "lockkeeper:b").await?);

@@ -88,6 +88,7 @@ const COMMANDS: &[Command] = &[
     command("set", Words::AtLeast(3), strings::set),
     command("time", Words::Exactly(1), time),
     command("type", Words::Exactly(2), keys::kind),
+    command("unlink", Words::AtLeast(2), keys::del),
     command("zadd", Words::AtLeast(4), sorted_sets::zadd),
     command("zcard", Words::Exactly(2), sorted_sets::zcard),
     command("zmscore", Words::AtLeast(3), sorted_sets::zmscore),

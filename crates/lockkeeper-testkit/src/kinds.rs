@@ -351,6 +351,11 @@ impl KindModel {
         self.waits_in_a_queue && self.name != Self::REDISSON_FAIR.name
     }
 
+    /// Whether its names are another library's too.
+    pub fn is_anothers(&self) -> bool {
+        self.name.starts_with(Self::REDISSON.name)
+    }
+
     /// Whether its claims take permits.
     pub const fn has_permits(&self) -> bool {
         matches!(self.modes, [Mode::Permits { .. }, ..])

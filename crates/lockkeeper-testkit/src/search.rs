@@ -31,7 +31,7 @@ pub use latch::Latches;
 pub use rounds::Rounds;
 pub use rule::{Rule, Violation};
 pub use sets::Sets;
-pub use single::{Bounds, Loss, MOST_CLIENTS};
+pub use single::{Bounds, Incident, MOST_CLIENTS};
 
 use crate::kinds::KindModel;
 use crate::mutants::Patch;

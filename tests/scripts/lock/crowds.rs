@@ -12,7 +12,7 @@ vectors! { [inflated] [fair rwlock] {
 
 const CROWD: usize = 10_000;
 /// How many dead holders one run removes.
-const PORTION: usize = 128;
+const PORTION: usize = 64;
 const ALIVE: &str = "9000000000000:100000:7";
 
 /// These hold the name together until `end`.

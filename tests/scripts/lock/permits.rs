@@ -283,10 +283,23 @@ async fn the_permits_of_revoked_claims_are_taken(it: &Lock) -> Result<()> {
     ensure!(it.revoke().await? == "TOLD 1");
     ensure!(it.renew(two(A), "60000").await? == "DONE REVOKED");
     ensure!(it.acquire(two(A)).await? == "REVOKED");
+    // What is left may be taken.
+    token(&it.acquire(one(C)).await?)?;
+    ensure!(taken(it).await? == "3/4");
+    ensure!(it.release(one(C)).await? == "RELEASED 1 0");
     ensure!(waiting(&it.acquire(four(B)).await?)? == 1);
     ensure!(taken(it).await? == "2/4");
     ensure!(it.release(two(A)).await? == "RELEASED 1 0");
     token(&it.heartbeat(&[four(B)]).await?[0])?;
+    ensure!(it.release(four(B)).await? == "RELEASED 1 0");
+    // The same if somebody waits already.
+    it.hold(two(A)).await?;
+    ensure!(waiting(&it.acquire(four(B)).await?)? == 1);
+    ensure!(waiting(&it.acquire(one(C)).await?)? == 2);
+    ensure!(it.revoke().await? == "TOLD 1");
+    ensure!(it.release(four(B)).await? == "RELEASED 1 0");
+    token(&it.heartbeat(&[one(C)]).await?[0])?;
+    ensure!(taken(it).await? == "3/4");
     Ok(())
 }
 

@@ -76,14 +76,14 @@ const ALIVE: &str = "9000000000000:100000:7";
 async fn a_crowd_of_readers_is_let_in_by_several_runs(it: &Lock) -> Result<()> {
     it.hold(A).await?;
     it.inflate().await?;
-    let crowd = crowd(300);
+    let crowd = crowd(75);
     it.line(crowd.iter().map(|id| reader(id)), ALIVE).await?;
-    for (status, readers) in [("MORE", 128), ("MORE", 256), ("NOT_HELD 0", 300)] {
+    for (status, readers) in [("MORE", 32), ("MORE", 64), ("NOT_HELD 0", 75)] {
         ensure!(it.release(A).await? == status);
         ensure!(it.cardinality(&it.holders()).await? == readers);
         ensure!(it.counts().await? == format!("0 0 {readers}"));
     }
-    let both = [&*crowd[0], &crowd[299]].map(reader);
+    let both = [&*crowd[0], &crowd[74]].map(reader);
     let heartbeat = it.heartbeat(&both).await?;
     token(&heartbeat[0])?;
     ensure!(heartbeat[0] == heartbeat[1]);
@@ -93,16 +93,16 @@ async fn a_crowd_of_readers_is_let_in_by_several_runs(it: &Lock) -> Result<()> {
 async fn a_heartbeat_goes_on_where_the_caller_died(it: &Lock) -> Result<()> {
     it.hold(A).await?;
     it.inflate().await?;
-    let crowd = crowd(300);
+    let crowd = crowd(75);
     it.line(crowd.iter().map(|id| reader(id)), ALIVE).await?;
     ensure!(it.convert(reader(A2), A, "0").await? == "MORE");
-    ensure!(it.counts().await? == "0 0 129");
+    ensure!(it.counts().await? == "0 0 33");
     // A new claim waits behind them.
     ensure!(it.acquire(reader(B)).await? == "MORE");
-    ensure!(it.counts().await? == "0 0 257");
-    let last = it.heartbeat(&[reader(&crowd[299])]).await?;
+    ensure!(it.counts().await? == "0 0 65");
+    let last = it.heartbeat(&[reader(&crowd[74])]).await?;
     ensure!(last == [it.acquire(reader(A2)).await?]);
-    ensure!(it.counts().await? == "0 0 301");
+    ensure!(it.counts().await? == "0 0 76");
     Ok(())
 }
 
@@ -153,7 +153,7 @@ async fn a_claim_that_has_ended_comes_back_counted_once(it: &Lock) -> Result<()>
 
 /// As many claims have died as one run removes.
 async fn an_upgrade_that_has_happened_is_told_whatever_was_taken_out(it: &Lock) -> Result<()> {
-    dead(it, 128, A, "9007199254740991").await?;
+    dead(it, 64, A, "9007199254740991").await?;
     token(&it.convert(writer(A2), reader(A), "0").await?)?;
     ensure!(it.release(writer(A2)).await? == "RELEASED 1 0");
     Ok(())

@@ -8,6 +8,7 @@ use crate::acquire::acquisition::Acquisition;
 use crate::acquire::stage::Stage;
 use crate::engine::part::Part;
 use crate::grant::hold::Hold;
+use crate::registry::cohort::Patience;
 use crate::seam::clock::sleep_until;
 use crate::words::token::FencingToken;
 
@@ -28,21 +29,23 @@ impl LocalWaiter<'_> {
     /// Waits until the name is handed over; `None` if the claim must ask the server itself.
     async fn granted(&self) -> Option<FencingToken> {
         let part = self.0;
-        let end = part.now().after(part.terms.waiter_ttl);
+        let lasts = part.terms.waiter_ttl;
+        let until = part.now().after(lasts);
         loop {
             let mut changed = pin!(part.changed().notified());
             changed.as_mut().enable();
             let now = part.now();
             // This must come before `take`: once a claim may ask, the outcome of its handover is known.
-            let may_ask = part.requester.claims.may_ask(part, now >= end);
+            let patience = Patience { lasts, until };
+            let again = part.requester.claims.may_ask(part, patience, now);
             let token = part.change(|claim| claim.take(now));
-            if may_ask || token.is_some() {
+            let (Some(again), None) = (again, token) else {
                 return token;
-            }
+            };
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = sleep_until(&part.requester.clock, end), if now < end => {}
+                () = sleep_until(&part.requester.clock, again) => {}
             }
         }
     }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::claim::{Claim, Passed, Verdict};
 use crate::engine::part::{Changed, Part};
 use crate::engine::sync::{Mutex, MutexGuard};
-use crate::registry::cohort::Cohorts;
+use crate::registry::cohort::{Cohorts, Patience};
 use crate::schedule::Schedule;
 use crate::seam::protocol::Grant;
 use crate::words::agenda::{Agenda, Notice};
@@ -104,11 +104,12 @@ impl Claims {
         cohorts.arrive(part.main(), part.number, Arc::clone(part))
     }
 
-    /// Returns whether a claim has left its local queue. It must then ask the server, unless it was granted something.
-    pub(crate) fn may_ask(&self, part: &Part, impatient: bool) -> bool {
+    /// Returns `None` if a claim has left its local queue. It must then ask the server, unless it was granted something.
+    /// Otherwise it must look again at the returned moment, or when it changes.
+    pub(crate) fn may_ask(&self, part: &Part, patience: Patience, now: Moment) -> Option<Moment> {
         let mut index = self.index();
         let cohorts = &mut index.cohorts;
-        cohorts.may_ask(part.main(), part.number, impatient)
+        cohorts.may_ask(part.main(), part.number, patience, now)
     }
 
     /// Removes a claim that gives up from its local queue.

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::claim::{Claim, Ending, Passed, Validity};
+use crate::engine::claims::Claims;
 use crate::engine::part::Part;
 use crate::engine::posts::{Posts, Releaser};
 use crate::engine::release::observe_released;
@@ -21,6 +22,7 @@ use crate::engine::renewal::Renewer;
 use crate::engine::requester::Requester;
 use crate::engine::settings::Settings;
 use crate::engine::terms::Terms;
+use crate::registry::cohort::Patience;
 use crate::seam::clock::Clock;
 use crate::seam::observer::{Audience, LeaseEvent, Observed, Observer};
 use crate::seam::protocol::{Grant, LockProtocol};
@@ -486,6 +488,14 @@ fn handed_over_while_given_up() {
         let now = part.now();
         part.change(|claim| claim.end(now));
     };
+    // Neither of them loses its patience.
+    let may_ask = |claims: &Claims, part: &Part| {
+        let (now, lasts) = (part.now(), part.terms.waiter_ttl);
+        let until = now.after(lasts);
+        claims
+            .may_ask(part, Patience { lasts, until }, now)
+            .is_none()
+    };
     let guard = stage.spawn(move |it| {
         ends(&it.part);
         let claims = &it.requester().claims;
@@ -501,7 +511,7 @@ fn handed_over_while_given_up() {
     let leaving = Arc::clone(&next);
     let waiter = stage.spawn(move |it| {
         let claims = &it.requester().claims;
-        if !claims.may_ask(&leaving, false) {
+        if !may_ask(claims, &leaving) {
             claims.give_up(&leaving);
         }
         ends(&leaving);
@@ -513,8 +523,5 @@ fn handed_over_while_given_up() {
     if handed.is_some() {
         claims.end_handover(&next);
     }
-    assert!(
-        claims.may_ask(&last, false),
-        "the last one waits for nobody"
-    );
+    assert!(may_ask(claims, &last), "the last one waits for nobody");
 }

@@ -2,9 +2,9 @@
 //! joins a local queue here. A claim that is released hands the name over to the first in this queue. Pure, like the
 //! registry.
 //!
-//! The local queue only saves requests. A claim that has stood in it for too long, or has nobody in front of it, leaves
-//! it and asks the server. So if one claim in the queue is never polled, that delays those behind it but does not stop
-//! them.
+//! The local queue only saves requests. A claim that has nobody in front of it leaves it and asks the server; so does one
+//! that has stood in it for too long, but only one of each queue at a time: where many wait for many names, all of them would
+//! ask at once. So if one claim in the queue is never polled, that delays those behind it but does not stop them.
 //!
 //! After D. Dice, V. Marathe and N. Shavit, *Lock Cohorting*, PPoPP 2012: a lock stays with the waiters of one node a
 //! limited number of times.
@@ -39,6 +39,15 @@ struct Cohort<T> {
     /// How many times in a row the name has been handed over, and since when.
     handovers: u32,
     since: Option<Moment>,
+    /// A claim that has waited for too long has left the queue: until then, no other one does.
+    patient_until: Option<Moment>,
+}
+
+/// For how long a claim stands in a local queue at most, and until when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) lasts: Duration,
+    pub(crate) until: Moment,
 }
 
 #[derive(Debug)]
@@ -67,6 +76,7 @@ impl<T> Default for Cohort<T> {
             handover: None,
             handovers: 0,
             since: None,
+            patient_until: None,
         }
     }
 }
@@ -161,26 +171,40 @@ impl<T: Clone> Cohorts<T> {
         }
     }
 
-    /// Takes the claim out of the queue if a handover to it is over, if no claim is in front of it, or if it is
-    /// `impatient`; but never while a handover to it is in progress. Returns whether it is out of the queue.
-    pub(crate) fn may_ask(&mut self, name: &str, number: Number, impatient: bool) -> bool {
-        let Some(cohort) = self.names.get_mut(name) else {
-            return true;
-        };
+    /// Takes the claim out of the queue if a handover to it is over, if no claim is in front of it, or if its patience and
+    /// that of the queue are over; but never while a handover to it is in progress. Returns `None` if it is out of the
+    /// queue, otherwise when it must look again.
+    pub(crate) fn may_ask(
+        &mut self,
+        name: &str,
+        number: Number,
+        patience: Patience,
+        now: Moment,
+    ) -> Option<Moment> {
+        let cohort = self.names.get_mut(name)?;
+        let until = patience.until.max(cohort.patient_until.unwrap_or(now));
+        let impatient = now >= until;
         if let Some(handover) = cohort.handover.as_ref().filter(|it| it.to == number) {
             if handover.begun || !impatient {
-                return false;
+                return Some(if impatient {
+                    now.after(patience.lasts)
+                } else {
+                    until
+                });
             }
             cohort.handover = None;
         }
         let is_first = cohort.line.keys().next() == Some(&number);
         let others_first = !is_first || cohort.is_led();
-        if cohort.line.contains_key(&number) && others_first && !impatient {
-            return false;
+        if cohort.line.contains_key(&number) && others_first {
+            if !impatient {
+                return Some(until);
+            }
+            cohort.patient_until = Some(now.after(patience.lasts));
         }
         cohort.line.remove(&number);
         self.forget(name);
-        true
+        None
     }
 
     /// Removes a claim that gives up. Returns the claim to notify that it is its turn.
@@ -228,6 +252,14 @@ mod tests {
         cohorts
     }
 
+    /// Whether the claim is out of the queue, at one second; impatient: it has waited for long enough.
+    fn may_ask(cohorts: &mut Cohorts<Number>, number: Number, impatient: bool) -> bool {
+        let until = at(if impatient { 1_000 } else { 1_001 });
+        let lasts = Duration::from_millis(100);
+        let patience = Patience { lasts, until };
+        cohorts.may_ask(NAME, number, patience, at(1_000)).is_none()
+    }
+
     fn leaves(cohorts: &mut Cohorts<Number>, from: Number, now: u64) -> Option<Number> {
         cohorts.leave(NAME, from, true, at(now), |_| true)
     }
@@ -244,13 +276,13 @@ mod tests {
     #[test]
     fn whoever_lets_go_hands_over_to_the_first_who_is_told_by_nobody_else() {
         let mut cohorts = held(&[2, 3]);
-        assert!(!cohorts.may_ask(NAME, 2, false), "another one holds");
+        assert!(!may_ask(&mut cohorts, 2, false), "another one holds");
         assert_eq!(leaves(&mut cohorts, 1, 1), None);
         assert_eq!(cohorts.begin(NAME, 3), None, "not of this claim");
         assert_eq!(cohorts.begin(NAME, 1), Some(2));
         assert_eq!(cohorts.begin(NAME, 1), None, "once");
-        assert!(!cohorts.may_ask(NAME, 2, true), "it is under way");
-        assert!(!cohorts.may_ask(NAME, 3, false), "another one comes first");
+        assert!(!may_ask(&mut cohorts, 2, true), "it is under way");
+        assert!(!may_ask(&mut cohorts, 3, false), "another one comes first");
         cohorts.enter(NAME);
         assert_eq!(cohorts.end(NAME, 1), Some(2));
         assert_eq!(leaves(&mut cohorts, 2, 2), None);
@@ -268,7 +300,7 @@ mod tests {
             }
             let called = if gives_up { 3 } else { 2 };
             assert_eq!(cohorts.end(NAME, 1), Some(called));
-            assert!(cohorts.may_ask(NAME, called, false));
+            assert!(may_ask(&mut cohorts, called, false));
         }
     }
 
@@ -276,9 +308,9 @@ mod tests {
     fn whoever_cannot_hand_over_calls_the_first() {
         let mut cohorts = held(&[2, 3]);
         assert_eq!(cohorts.leave(NAME, 1, false, at(1), |_| true), Some(2));
-        assert!(!cohorts.may_ask(NAME, 3, false));
+        assert!(!may_ask(&mut cohorts, 3, false));
         assert_eq!(cohorts.give_up(NAME, 2), Some(3));
-        assert!(cohorts.may_ask(NAME, 3, false));
+        assert!(may_ask(&mut cohorts, 3, false));
     }
 
     #[test]
@@ -292,11 +324,28 @@ mod tests {
     #[test]
     fn whoever_is_impatient_asks_also_before_a_handover_begins() {
         let mut cohorts = held(&[2, 3]);
-        assert!(cohorts.may_ask(NAME, 3, true));
+        assert!(may_ask(&mut cohorts, 3, true));
+        let mut cohorts = held(&[2]);
         leaves(&mut cohorts, 1, 1);
-        assert!(cohorts.may_ask(NAME, 2, true));
+        assert!(may_ask(&mut cohorts, 2, true));
         assert_eq!(cohorts.begin(NAME, 1), None);
         assert!(cohorts.names.is_empty());
+    }
+
+    #[test]
+    fn one_after_the_other_loses_its_patience() {
+        let mut cohorts = held(&[2, 3, 4]);
+        let lasts = Duration::from_millis(100);
+        let mut asks = |number, until, now| {
+            let until = at(until);
+            cohorts.may_ask(NAME, number, Patience { lasts, until }, at(now))
+        };
+        assert_eq!(asks(3, 100, 99), Some(at(100)));
+        assert_eq!(asks(3, 100, 100), None);
+        assert_eq!(asks(2, 100, 100), Some(at(200)), "another has just gone");
+        assert_eq!(asks(4, 250, 150), Some(at(250)), "its own patience");
+        assert_eq!(asks(2, 100, 200), None);
+        assert_eq!(asks(4, 250, 250), Some(at(300)));
     }
 
     #[test]
@@ -338,6 +387,6 @@ mod tests {
         cohorts.enter(NAME);
         assert_eq!(leaves(&mut cohorts, 1, 2), None);
         assert_eq!(cohorts.begin(NAME, 1), None);
-        assert!(!cohorts.may_ask(NAME, 2, false));
+        assert!(!may_ask(&mut cohorts, 2, false));
     }
 }

@@ -363,7 +363,7 @@ fn command(random: &mut Rng) -> Vec<String> {
     let mut words = match random.u8(0..32) {
         0 => vec![one(random, &["GET", "GETEX"]), key],
         1..4 => set(random, key, value),
-        4 => vec!["DEL", key, one(random, KEYS)],
+        4 => vec![one(random, &["DEL", "UNLINK"]), key, one(random, KEYS)],
         5 => vec!["EXISTS", key, one(random, KEYS), key],
         6 => vec!["TYPE", key],
         7 => vec!["PTTL", key],

@@ -25,7 +25,7 @@ pub use queue::FAIR;
 pub use several::MULTI;
 
 use crate::kinds::KindModel;
-use crate::search::{Bounds, Latches, Loss, Rounds, Scope, Sets};
+use crate::search::{Bounds, Incident, Latches, Rounds, Scope, Sets};
 
 /// One script with one mistake.
 #[derive(Debug, Clone)]
@@ -84,8 +84,18 @@ enum Where {
     UnequalLeases,
     /// A server that loses the counter, and one client: other clients' tokens are not promised then.
     CounterLost,
+    /// A counter that is lost, or put back by a failover, while the server's clock is right.
+    ClockRight(Incident),
+    /// A name that is taken from its holders by force.
+    Forced,
     /// A server that loses the main key, and clients that come in again, or wait.
     MainKeyLost,
+    /// Claims are released into a cooldown.
+    Cooldown,
+    /// Claims are revoked, perhaps two of an owner.
+    Revoked,
+    /// Claims are revoked, and then convert or hand over.
+    RevokedConversions,
     /// Three claims want the same name.
     Queue,
     /// Three claims want the same name or wait for it again, and two may wait.
@@ -147,14 +157,24 @@ impl Mutant {
                 ..Bounds::new(3, &[2, 2], 3, 0, 0)
             },
             Where::Election => Bounds::new(2, &[2], 3, 0, 0),
-            Where::Limits => Bounds::new(3, &[2], 2, 0, 1).limit_set(),
+            Where::Limits => Bounds::new(3, &[2], 2, 0, 1).with(Incident::LimitSet),
             Where::Conversions => Bounds::conversions(),
             Where::UnequalLeases => Bounds::new(2, &[3, 2], 4, 1, 1),
             Where::CounterLost => Bounds {
                 clients: 1,
-                ..Bounds::small().losing(Loss::Counter)
+                ..Bounds::small().with(Incident::CounterLost)
             },
-            Where::MainKeyLost => Bounds::new(2, &[2, 2], 2, 0, 1).losing(Loss::MainKey),
+            Where::ClockRight(incident) => Bounds::new(2, &[2, 2], 3, 0, 1)
+                .clock_right()
+                .with(incident),
+            Where::Forced => Bounds::new(2, &[2, 2], 2, 0, 1).with(Incident::Forced),
+            Where::Cooldown => Bounds::new(2, &[2, 2], 3, 0, 0).cooling_down(),
+            Where::Revoked => Bounds::new(2, &[2, 2], 2, 0, 1).with(Incident::Revoked),
+            Where::RevokedConversions => Bounds {
+                endings: 1,
+                ..Bounds::conversions().with(Incident::Revoked)
+            },
+            Where::MainKeyLost => Bounds::new(2, &[2, 2], 2, 0, 1).with(Incident::MainKeyLost),
         };
         let kinds = KindModel::ON_ONE_SERVER.into_iter();
         let kind = kinds.filter(|kind| kind.name == self.kind());
@@ -281,6 +301,55 @@ pub const ALL: &[Mutant] = &[
         Where::CounterLost,
     ),
     mutant(
+        "mutex_release_into_a_cooldown_frees_the_name",
+        &lock::RELEASE_THIN,
+        "if cooldown == '0' then",
+        "if cooldown then",
+        Where::Cooldown,
+    ),
+    mutant(
+        "mutex_release_into_a_cooldown_wakes_nobody",
+        &lock::RELEASE_THIN,
+        "polled and wake(channel, 'kept') or '1'",
+        "'1'",
+        Where::Cooldown,
+    ),
+    mutant(
+        "mutex_hand_over_of_one_alone_passes_over_the_flags",
+        &lock::CONVERT,
+        "string.find(value, '^%d+$', #old + 1)",
+        "string.find(value, '^%d+%l*$', #old + 1)",
+        Where::RevokedConversions,
+    ),
+    mutant(
+        "mutex_renewal_of_a_revoked_claim_extends_it",
+        &lock::RENEW,
+        "  elseif string.find(flags, 'r', 1, true) then\n    reply[i + 2] = 'REVOKED'\n",
+        "",
+        Where::Revoked,
+    ),
+    mutant(
+        "mutex_hand_over_of_a_revoked_claim",
+        &lock::CONVERT,
+        "if converted and flag == 'r' or not converted and old_flag == 'r' then\n  return { ARGV[1], 'REVOKED' }\nend\n",
+        "",
+        Where::RevokedConversions,
+    ),
+    mutant(
+        "mutex_token_ignores_the_clock",
+        &lock::ACQUIRE,
+        "math.max(last_token(counter) + 1, now, token_number(floor) + 1)",
+        "math.max(last_token(counter) + 1, token_number(floor) + 1)",
+        Where::ClockRight(Incident::CounterLost),
+    ),
+    mutant(
+        "mutex_token_counts_on_however_long_ago_the_counter_was_raised",
+        &lock::ACQUIRE,
+        "redis.call('PTTL', counter) > COUNTER_MEMORY - RAISED and",
+        "redis.call('PTTL', counter) > 0 and",
+        Where::ClockRight(Incident::CounterBehind),
+    ),
+    mutant(
         "mutex_poll_leaves_no_sign",
         &lock::ACQUIRE,
         "    redis.call('SET', name.main, polled(name.alone.value), 'KEEPTTL')\n",
@@ -367,9 +436,30 @@ pub const ALL: &[Mutant] = &[
     mutant(
         "reentrant_inflation_keeps_what_a_lost_marker_left",
         &lock::ACQUIRE,
-        "  redis.call('DEL', name.holders, name.queue, name.state)\n",
+        "  redis.call('UNLINK', name.holders, name.queue, name.state)\n",
         "",
         Where::MainKeyLost,
+    ),
+    mutant(
+        "reentrant_release_into_a_cooldown_lets_others_in",
+        &lock::RELEASE,
+        "    name.exclusive = name.exclusive + (share == 'x' and 1 or 0)\n",
+        "",
+        Where::Cooldown,
+    ),
+    mutant(
+        "reentrant_acquire_joins_a_revoked_claim",
+        &lock::ACQUIRE,
+        "name.owner == owner_of(claim) and not name.revoked",
+        "name.owner == owner_of(claim)",
+        Where::Revoked,
+    ),
+    mutant(
+        "reentrant_renewal_of_a_revoked_claim_of_two_extends_it",
+        &lock::RENEW_INFLATED,
+        "  elseif tonumber(found[2] or 0) > now then\n    reply[i + 2] = 'REVOKED'\n",
+        "  elseif tonumber(found[2] or 0) > now then\n    reply[i + 2] = 'RENEWED'\n",
+        Where::Revoked,
     ),
     mutant(
         "reentrant_inflation_forgets_the_first_claim",

@@ -45,6 +45,10 @@ rules! {
     NoMajority,
     /// A request that must not create a hold makes a claim hold that did not hold before.
     Revived,
+    /// A claim is revoked, and while it holds its lease is extended, or another claim gets its place or joins it.
+    RevokedGoesOn,
+    /// A name is granted although its last holder has released it into a cooldown that is not over.
+    GrantedInCooldown,
     /// The server still has a claim whose release was executed or confirmed.
     NotReleased,
     /// A client is told that its claim is gone, but another claim of the same client has taken its place.

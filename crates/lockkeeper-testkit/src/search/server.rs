@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use lockkeeper_core::protocol::{Answer, Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Event, Reply, Request, Store as _, StoreError, Value};
 use lockkeeper_core::{ClaimId, Name};
+use lockkeeper_lua::name;
 use lockkeeper_memory::{MemoryStore, Snapshot};
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
@@ -17,6 +18,19 @@ use crate::mutants::Patch;
 
 /// The last token before a search in which the server's clock is behind the tokens: far ahead of the clock.
 const LAST_TOKEN: &str = "5000000000";
+
+/// The keys that an administrator's scripts read.
+fn keys_of(name: &Name) -> [String; 4] {
+    let [holders, queue, state] = ["holders", "queue", "state"].map(|part| name.part(part));
+    [name.main().to_owned(), holders, queue, state]
+}
+
+fn items(value: &Value) -> &[Value] {
+    match value {
+        Value::List(items) => items,
+        _ => &[],
+    }
+}
 
 /// A server whose clock stands still. Its states are numbered in order of appearance, and each use begins with restoring one.
 #[derive(Debug)]
@@ -68,6 +82,13 @@ impl Server {
     pub(super) fn set_clock_behind(&self, name: &Name) -> Result<()> {
         let counter = name.counter();
         self.execute(&["SET", &counter, LAST_TOKEN, "PX", "1000000000"])?;
+        Ok(())
+    }
+
+    /// Puts the counter of a name back to a token from long ago, as a failover does that has lost all later ones.
+    pub(super) fn put_counter_back(&self, name: &Name) -> Result<()> {
+        // Scripts store a counter for a day after it was raised.
+        self.execute(&["SET", &name.counter(), "1", "PX", "86390000"])?;
         Ok(())
     }
 
@@ -156,10 +177,37 @@ impl Server {
     pub(super) fn left(&self, kind: &dyn Protocol, claim: &ClaimId) -> Result<Option<Duration>> {
         let call = kind.verify(RequestContext::new(claim, Duration::ZERO, 0, None));
         let answers = self.call(&call, 1, 1)?.unwrap_or_default();
-        Ok(match answers.first() {
-            Some(Some(Answer::Held(left))) => Some(*left),
-            _ => None,
-        })
+        match answers.first() {
+            Some(Some(Answer::Held(left))) => Ok(Some(*left)),
+            Some(Some(Answer::Revoked)) => self.left_of_revoked(kind.name(), claim).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// How long a revoked claim still holds, as an administrator is told.
+    fn left_of_revoked(&self, name: &Name, claim: &ClaimId) -> Result<Duration> {
+        let call = ScriptCall::new(&name::INSPECT, keys_of(name), [name.main()]);
+        let reply = Reply::read(1, self.eval(&call, 1)?)?;
+        let claims = reply.field(3).map_or(&[][..], items);
+        let its = claims.iter().map(items);
+        let mut its = its.filter(|it| it.first().and_then(Value::as_str) == Some(claim.as_str()));
+        let left = its.next().and_then(|it| it.get(1)?.as_i64());
+        let left = left.context("a revoked claim that no administrator sees")?;
+        Ok(Duration::from_millis(left.try_into()?))
+    }
+
+    /// Takes a name by force from a claim and those that hold with it.
+    pub(super) fn free(&self, kind: &dyn Protocol, claim: &ClaimId) -> Result<()> {
+        let args = [claim.as_str().to_owned(), kind.channel()];
+        self.eval(&ScriptCall::new(&name::FREE, keys_of(kind.name()), args), 1)?;
+        Ok(())
+    }
+
+    /// Revokes a name.
+    pub(super) fn revoke(&self, name: &Name) -> Result<()> {
+        let call = ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE);
+        self.eval(&call, 1)?;
+        Ok(())
     }
 
     /// The messages since the last call: the channel and the payload.

@@ -6,7 +6,7 @@
 //! grant arrives at any later time, any number of times, or never. Any request can be in trouble: late on its way there or
 //! back, never executed, refused, not sent, given up. A request that was given up can be executed at any later time, any
 //! number of times. Requests overtake each other. `docs/proving-ground.md` lists what is not explored. The rules are in
-//! `judge.rs`, `tokens.rs`, `permits.rs`, `queue.rs` and `progress.rs`.
+//! `judge.rs`, `tokens.rs`, `permits.rs`, `queue.rs`, `barred.rs` and `progress.rs`.
 //!
 //! # How states are kept few
 //!
@@ -17,6 +17,7 @@
 //!
 //! [renamed]: lockkeeper_memory::Snapshot::renamed
 
+mod barred;
 mod bounds;
 mod change;
 mod client;
@@ -37,7 +38,7 @@ use std::rc::Rc;
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub use bounds::{Bounds, Loss, MOST_CLIENTS};
+pub use bounds::{Bounds, Incident, MOST_CLIENTS};
 use change::{Change, Send};
 use runs::Runs;
 use state::{Asked, Client, State};
@@ -103,6 +104,7 @@ impl Model for OneName {
             granted_in: None,
             last: None,
             last_read: None,
+            cools_until: None,
             tick: 0,
             faults: 0,
             endings: 0,

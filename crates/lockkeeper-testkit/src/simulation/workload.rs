@@ -101,6 +101,8 @@ impl Workload {
             Self::Redlock => Plan::of_a_redlock(seed),
             Self::Mixed => Plan::of_all_kinds(seed),
             Self::Semaphore => Plan::of_a_semaphore(seed),
+            // With the same plan it would have the history of a fair lock: both wait in a queue, and both let an owner in again.
+            Self::Reentrant => Plan::of_one_kind(!seed),
             _ => Plan::of_one_kind(seed),
         }
     }

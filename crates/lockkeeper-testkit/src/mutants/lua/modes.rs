@@ -158,6 +158,13 @@ pub(super) const SEARCHED: &[Mutant] = &[
         Where::Conversions,
     ),
     mutant(
+        "rwlock_acquire_lets_readers_join_a_revoked_one",
+        &lock::ACQUIRE,
+        "  return not name.revoked and name.parts + weight_of(share)",
+        "  return name.parts + weight_of(share)",
+        Where::Revoked,
+    ),
+    mutant(
         "rwlock_upgrade_keeps_the_token",
         &lock::CONVERT,
         "    local token = draw_token(name.counter, name.floor, name.now_us)\n",

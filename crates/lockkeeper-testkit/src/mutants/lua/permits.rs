@@ -61,6 +61,13 @@ pub const SEMAPHORE: &[Mutant] = &[
 /// relies on a lowered limit.
 pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
+        "semaphore_acquire_takes_nothing_beside_a_revoked_claim_alone",
+        &lock::ACQUIRE,
+        "flag == 'r' and (share == 'x' or name.reenters)",
+        "flag == 'r'",
+        Where::Revoked,
+    ),
+    mutant(
         "semaphore_limit_raised_lets_nobody_in",
         &lock::LIMIT,
         "\nadvance(name)\nlocal waiting",

@@ -1,6 +1,6 @@
 //! Mutants of what the scripts do with a queue.
 
-use lockkeeper_lua::lock;
+use lockkeeper_lua::{lock, name};
 
 use super::{Mutant, Where, mutant};
 
@@ -81,9 +81,23 @@ pub const FAIR: &[Mutant] = &[
 /// Those that only the search must find.
 pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
+        "fair_inflation_forgets_that_the_first_claim_is_revoked",
+        &lock::ACQUIRE,
+        "alone.ends, member_of(alone.flag, alone.share",
+        "alone.ends, member_of('', alone.share",
+        Where::Revoked,
+    ),
+    mutant(
+        "fair_force_leaves_the_claims",
+        &name::FREE,
+        "  redis.call('DEL', name.holders)\n",
+        "",
+        Where::Forced,
+    ),
+    mutant(
         "fair_inflation_keeps_what_a_lost_marker_left",
         &lock::ACQUIRE,
-        "  redis.call('DEL', name.holders, name.queue, name.state)\n",
+        "  redis.call('UNLINK', name.holders, name.queue, name.state)\n",
         "",
         Where::MainKeyLost,
     ),

@@ -33,21 +33,66 @@ pub struct Bounds {
     /// Whether the server's clock is behind its last token, as after it has stepped back: every token is then the last one
     /// plus one. Otherwise a token is the time, and states that differ only in their tokens are distinct.
     pub clock_behind: bool,
-    /// The key that the server may lose, which counts as an ending.
-    pub loses: Option<Loss>,
-    /// Whether the limit of a semaphore may be set, lower or higher, which counts as an ending.
-    pub sets_limit: bool,
+    /// For how many ticks after its grant a claim keeps the name from others, even if it is released sooner; 0: not at all.
+    pub min_hold: u8,
+    /// What may happen to the name on the server, which counts as an ending.
+    pub incident: Option<Incident>,
 }
 
-/// A key that a server may lose while it keeps the others.
+/// Something that happens to a name on the server and that no claim asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "there are no others")]
-pub enum Loss {
-    /// The counter. Requests then carry the largest token that their client has seen. Otherwise they carry none, which makes no
-    /// difference while the server remembers a larger one.
-    Counter,
-    /// The main key. Exclusion is not promised beside the claims that stood under it, so their clients crash with it.
-    MainKey,
+#[expect(clippy::exhaustive_enums, reason = "a search explores each of them")]
+pub enum Incident {
+    /// The server loses the counter. Requests then carry the largest token that their client has seen. Otherwise they carry
+    /// none, which makes no difference while the server remembers a larger one.
+    CounterLost,
+    /// A failover puts the counter back to an earlier token, and takes longer than a counter counts as just raised.
+    CounterBehind,
+    /// The server loses the main key. Exclusion is not promised beside the claims that stood under it, so their clients crash
+    /// with it.
+    MainKeyLost,
+    /// The limit of a semaphore is set, lower or higher.
+    LimitSet,
+    /// The name is revoked.
+    Revoked,
+    /// The name is taken from its holders by force. Exclusion is not promised beside them, so their clients crash.
+    Forced,
+}
+
+impl Incident {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::CounterLost,
+        Self::CounterBehind,
+        Self::MainKeyLost,
+        Self::LimitSet,
+        Self::Revoked,
+        Self::Forced,
+    ];
+
+    /// Its name for a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CounterLost => "counter-lost",
+            Self::CounterBehind => "counter-behind",
+            Self::MainKeyLost => "main-key-lost",
+            Self::LimitSet => "limit-set",
+            Self::Revoked => "revoked",
+            Self::Forced => "forced",
+        }
+    }
+
+    /// What happens, as a clause.
+    pub(super) const fn what(self) -> &'static str {
+        match self {
+            Self::CounterLost => "the server loses the counter",
+            Self::CounterBehind => "a failover puts the counter back",
+            Self::MainKeyLost => "the server loses the main key",
+            Self::LimitSet => "the limit is set",
+            Self::Revoked => "the name is revoked",
+            Self::Forced => "the name is taken by force",
+        }
+    }
 }
 
 impl Bounds {
@@ -64,8 +109,8 @@ impl Bounds {
             faults,
             endings,
             clock_behind: true,
-            loses: None,
-            sets_limit: false,
+            min_hold: 0,
+            incident: None,
         }
     }
 
@@ -84,22 +129,23 @@ impl Bounds {
         self
     }
 
-    /// The limit of a semaphore may be set.
     #[must_use]
-    pub fn limit_set(mut self) -> Self {
-        self.sets_limit = true;
-        self
-    }
-
-    fn clock_right(mut self) -> Self {
+    pub(crate) const fn clock_right(mut self) -> Self {
         self.clock_behind = false;
         self
     }
 
-    /// The server may lose a key.
+    /// Claims keep the name from others for a tick longer than it takes to release it.
     #[must_use]
-    pub const fn losing(mut self, loss: Loss) -> Self {
-        self.loses = Some(loss);
+    pub const fn cooling_down(mut self) -> Self {
+        self.min_hold = 2;
+        self
+    }
+
+    /// This may happen to the name.
+    #[must_use]
+    pub const fn with(mut self, incident: Incident) -> Self {
+        self.incident = Some(incident);
         self
     }
 
@@ -150,6 +196,20 @@ impl Bounds {
 
     /// The searches that every change must pass. Each goes far in one direction, and less far where more can happen.
     pub fn quick(kind: &KindModel) -> Vec<Self> {
+        let mut all = Self::far_in_one_direction(kind);
+        all.retain(|bounds| match bounds.incident {
+            // If the main key says more than who holds, nobody is served until somebody sets it again.
+            Some(Incident::MainKeyLost) => kind.value.is_none(),
+            // Another library's names are revoked by other scripts.
+            Some(Incident::Revoked | Incident::Forced) => !kind.is_anothers(),
+            // Nor do its claims draw tokens.
+            Some(Incident::CounterLost | Incident::CounterBehind) => !kind.is_anothers(),
+            _ => bounds.min_hold == 0 || !kind.is_anothers(),
+        });
+        all
+    }
+
+    fn far_in_one_direction(kind: &KindModel) -> Vec<Self> {
         let new = Self::new;
         if kind.converts_modes {
             return vec![
@@ -163,6 +223,11 @@ impl Bounds {
                 new(3, &[2], 2, 0, 1).short_queue(),
                 // Two gaps in a row in which the server hears from no client.
                 new(2, &[2], 5, 1, 1),
+                // Claims that are revoked, and then converted.
+                new(2, &[2, 2], 2, 0, 1).of_takers().with(Incident::Revoked),
+                new(3, &[2], 2, 0, 1).with(Incident::Revoked),
+                // Writers and readers that are released into a cooldown.
+                new(2, &[2], 4, 1, 0).cooling_down(),
             ];
         }
         if kind.hands_over {
@@ -172,6 +237,8 @@ impl Bounds {
                 new(2, &[2, 2], 1, 2, 0).of_takers(),
                 // A client that ends around a handover.
                 new(2, &[2, 2], 2, 0, 1).of_takers(),
+                // A claim that is revoked, and then handed over.
+                new(2, &[2, 2], 3, 0, 1).of_takers().with(Incident::Revoked),
             ];
         }
         if kind.has_permits() {
@@ -182,6 +249,8 @@ impl Bounds {
                     new(3, &[2], 2, 0, 1),
                     // A request in trouble, and a client that ends.
                     new(2, &[2], 4, 1, 1),
+                    // Claims that are revoked while another has permits or waits.
+                    new(3, &[2], 2, 0, 1).with(Incident::Revoked),
                 ],
                 new(3, &[2], 2, 0, 1),
             );
@@ -196,6 +265,8 @@ impl Bounds {
                 // Two claims of one client.
                 new(2, &[1, 1], 1, 0, 0).short_waits(),
                 new(2, &[2], 2, 0, 1).clock_right(),
+                // A leader that is revoked.
+                new(2, &[2], 2, 0, 1).with(Incident::Revoked),
             ];
         }
         if kind.waits_in_a_queue {
@@ -214,7 +285,21 @@ impl Bounds {
                 new(2, &[1, 1], 1, 1, 1).short_waits(),
                 new(2, &[2], 4, 1, 0).clock_right(),
                 // A claim that waits, or holds, under a name whose main key was lost.
-                new(2, &[2, 2], 2, 0, 1).losing(Loss::MainKey),
+                new(2, &[2, 2], 2, 0, 1).with(Incident::MainKeyLost),
+                // Claims that are released into a cooldown while another waits.
+                new(2, &[2, 2], 2, 0, 1).cooling_down(),
+                new(2, &[2], 4, 1, 0).cooling_down(),
+                // Claims that are revoked, one alone or two of an owner, while another waits.
+                new(2, &[2, 2], 2, 0, 1).with(Incident::Revoked),
+                new(2, &[2], 4, 1, 1).with(Incident::Revoked),
+                new(2, &[2, 2], 2, 0, 1).with(Incident::Forced),
+                // The clock keeps tokens in order whatever becomes of the counter.
+                new(2, &[2], 4, 0, 1)
+                    .clock_right()
+                    .with(Incident::CounterLost),
+                new(2, &[2], 4, 0, 1)
+                    .clock_right()
+                    .with(Incident::CounterBehind),
             ];
         }
         if kind.has_modes() {
@@ -240,9 +325,11 @@ impl Bounds {
                 new(2, &[1, 1], 1, 1, 1),
                 new(3, &[2], 3, 1, 0),
                 new(2, &[2], 3, 1, 1).clock_right(),
+                // A claim that is revoked, and stores its result nevertheless.
+                new(2, &[2, 2], 2, 0, 1).with(Incident::Revoked),
             ];
         }
-        let mut all = vec![
+        vec![
             Self::small(),
             // Many things go wrong, around few claims.
             new(2, &[2], 4, 3, 1),
@@ -253,13 +340,23 @@ impl Bounds {
             // Three claims want the same name.
             new(3, &[2], 4, 2, 1),
             new(2, &[2, 2], 3, 1, 0).clock_right(),
-        ];
-        // A claim that holds under a name whose main key was lost. Where the main key is a value that was set before any claim,
-        // nobody is served until somebody sets it again.
-        if kind.value.is_none() {
-            all.push(new(2, &[2, 2], 2, 0, 1).losing(Loss::MainKey));
-        }
-        all
+            // A claim that holds under a name whose main key was lost.
+            new(2, &[2, 2], 2, 0, 1).with(Incident::MainKeyLost),
+            // Claims that are released into a cooldown.
+            new(2, &[2], 4, 1, 1).cooling_down(),
+            new(2, &[2, 2], 3, 0, 0).cooling_down(),
+            // A claim that is revoked, or two of an owner, and requests in trouble.
+            new(2, &[2], 4, 1, 1).with(Incident::Revoked),
+            new(2, &[2, 2], 2, 0, 1).with(Incident::Revoked),
+            new(2, &[2, 2], 2, 0, 1).with(Incident::Forced),
+            // The clock keeps tokens in order whatever becomes of the counter.
+            new(2, &[2, 2], 3, 0, 1)
+                .clock_right()
+                .with(Incident::CounterLost),
+            new(2, &[2, 2], 3, 0, 1)
+                .clock_right()
+                .with(Incident::CounterBehind),
+        ]
     }
 
     /// The same with wider bounds: minutes to hours, and gigabytes.
@@ -315,7 +412,7 @@ impl Bounds {
 
     /// The bounds for a semaphore: these, and `set`, which lowers and raises the limit, if all clients state the same one.
     fn of_limits<const N: usize>(kind: &KindModel, all: [Self; N], set: Self) -> Vec<Self> {
-        let set = kind.has_one_limit().then(|| set.limit_set());
+        let set = kind.has_one_limit().then(|| set.with(Incident::LimitSet));
         all.into_iter().chain(set).collect()
     }
 
@@ -354,16 +451,13 @@ impl fmt::Display for Bounds {
             if self.clock_behind { "behind" } else { "right" },
             self.max_queue
                 .map_or_else(String::new, |limit| format!(", {limit} may wait"))
-                + if self.sets_limit {
-                    ", the limit may be set"
-                } else {
-                    ""
+                + &match self.min_hold {
+                    0 => String::new(),
+                    ticks => format!(", held for at least {ticks}"),
                 }
-                + match self.loses {
-                    Some(Loss::Counter) => ", the counter may be lost",
-                    Some(Loss::MainKey) => ", the main key may be lost",
-                    None => "",
-                },
+                + &self
+                    .incident
+                    .map_or_else(String::new, |it| format!(", perhaps {}", it.what())),
         )
     }
 }

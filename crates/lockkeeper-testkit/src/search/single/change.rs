@@ -1,12 +1,13 @@
 //! Changes of a client, as values. The result depends on the client alone, so it is computed once and remembered.
 
 use lockkeeper_core::FencingToken;
+use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::Answer;
 use lockkeeper_core::store::Outcome;
 
-use super::OneName;
 use super::send::Sending;
 use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
+use super::{OneName, TICKS};
 use crate::search::state::UnderWay;
 
 /// A change of a client. It contains a tick if the time matters.
@@ -29,6 +30,8 @@ pub(super) enum Change {
 pub(super) enum Event {
     End(u8),
     OverLimit(bool),
+    /// It is revoked until its lease ends, then; or it holds no longer.
+    Revoked(Option<Moment>),
     /// The server publishes a message about its grant.
     Published(Message, u8),
     /// A message about its grant arrives.
@@ -94,6 +97,7 @@ impl Client {
                 for attempt in &mut self.attempts {
                     attempt.fold(now);
                     attempt.released = attempt.released.filter(|until| *until >= now);
+                    attempt.revoked = attempt.revoked.filter(|end| *end > TICKS.moment(now));
                 }
             }
             Change::Wake => {
@@ -113,6 +117,7 @@ impl Client {
         match event {
             Event::End(now) => self.end(number, now),
             Event::OverLimit(over) => attempt.over_limit = over,
+            Event::Revoked(until) => attempt.revoked = until,
             Event::Published(message, now) => attempt.publish(message, now),
             Event::Told(message, now) => attempt.told(message, now),
             Event::Executed(reply) => attempt.executed(reply),
@@ -150,6 +155,6 @@ impl Attempt {
         self.requests.in_doubt.clear();
         self.messages.clear();
         (self.sleeps, self.over_limit) = (false, false);
-        self.released = None;
+        (self.released, self.revoked) = (None, None);
     }
 }

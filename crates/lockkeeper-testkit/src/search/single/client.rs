@@ -159,7 +159,9 @@ impl Client {
         if let (Mode::Stores, Some(Verdict::Granted(token))) = (attempt.mode, verdict) {
             attempt.works_with = Some(token);
         }
-        if let Some(Verdict::Released { .. } | Verdict::WasGone) = verdict {
+        if let Some(Verdict::Released { .. } | Verdict::Cooldown { .. } | Verdict::WasGone) =
+            verdict
+        {
             attempt.confirmed(until, now);
         }
         if let Question::Convert { old, .. } = asked.question {

@@ -28,6 +28,11 @@ impl OneName {
             if attempt.released.is_some() && is_there {
                 breaks(Rule::NotReleased);
             }
+            if let (Some(until), Some(left)) = (attempt.revoked, its.left)
+                && now.after(left) > until
+            {
+                breaks(Rule::RevokedGoesOn);
+            }
             let Some(claim) = attempt.claim() else {
                 continue;
             };

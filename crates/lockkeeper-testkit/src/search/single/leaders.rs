@@ -62,7 +62,9 @@ impl OneName {
         let is_same = others
             .into_iter()
             .all(|it| stands(&before, it) == stands(&after, it));
+        // A revoked leader proclaims nothing more.
         let leads = before[claimant].left.is_some()
+            && !self.is_revoked(state, &before, claimant)
             && state
                 .last
                 .is_some_and(|last| last.claimant == claimant && last.token == term);

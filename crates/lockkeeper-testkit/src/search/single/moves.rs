@@ -10,6 +10,8 @@
 //! moment, and requests overtake one another. The engine's own [`Claim`](lockkeeper_core::claim::Claim) decides what they may
 //! *not* do.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use lockkeeper_core::FencingToken;
 use lockkeeper_core::claim::Validity;
@@ -19,8 +21,8 @@ use lockkeeper_core::store::Outcome;
 use super::change::{Change, Event};
 use super::runs::{Run, Standing, Stands};
 use super::send::Sending;
-use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
-use super::{Loss, OneName, TICKS};
+use super::state::{Asked, Attempt, Client, Grant, Message, Question, Reply, State, Told};
+use super::{Incident, OneName, TICKS};
 use crate::kinds::{Claimant, letter};
 use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
@@ -171,7 +173,7 @@ impl OneName {
         Ok(())
     }
 
-    /// Adds the ways for a client to end, and for a server to lose data.
+    /// Adds the ways for a client to end, and what can happen to the name.
     pub(super) fn endings(&mut self, state: State, moves: &mut Moves<State>) -> Result<()> {
         if state.endings == self.bounds.endings {
             return Ok(());
@@ -192,37 +194,95 @@ impl OneName {
                 }
             }
         }
-        if let Some(loss) = self.bounds.loses {
-            let (next, what) = match loss {
-                Loss::Counter => (ending, "counter"),
-                Loss::MainKey => (self.with_those_that_stand_crashed(ending)?, "main key"),
-            };
-            let server = self.runs.without(loss, state.server, state.tick)?;
-            let next = State { server, ..next };
-            moves.add(|| format!("the server loses the {what}"), next, None);
+        match self.bounds.incident {
+            Some(incident) => self.incident(incident, ending, moves),
+            None => Ok(()),
         }
-        let limits = match self.bounds.sets_limit {
-            true => [1, 2, 3].as_slice(),
-            false => &[],
-        };
-        for &limit in limits {
-            let run = self.runs.set_limit(state.server, state.tick, limit)?;
-            if run.server != state.server {
-                let (next, broken) = self.limit_was_set(ending, limit, &run)?;
-                moves.add(|| format!("the limit is set to {limit}"), next, broken);
+    }
+
+    /// Adds what can happen to the name; `state` counts it already.
+    fn incident(
+        &mut self,
+        incident: Incident,
+        state: State,
+        moves: &mut Moves<State>,
+    ) -> Result<()> {
+        let (server, tick) = (state.server, state.tick);
+        let what = || incident.what().to_owned();
+        match incident {
+            Incident::CounterLost | Incident::CounterBehind => {
+                // Every draw takes time, so the clock is ahead of the last token.
+                let now = u64::try_from(TICKS.server_time(tick, 0))?;
+                let is_drawn = |last: Grant| last.token.get() >= now;
+                if !self.bounds.clock_behind
+                    && [state.last, state.last_read]
+                        .into_iter()
+                        .flatten()
+                        .any(is_drawn)
+                {
+                    return Ok(());
+                }
+                let server = match incident {
+                    Incident::CounterBehind => self.runs.with_counter_behind(server, tick)?,
+                    _ => self.runs.without_counter(server, tick)?,
+                };
+                moves.add(what, State { server, ..state }, None);
+            }
+            Incident::MainKeyLost => {
+                let stands = |its: &Stands| its.left.is_some() || its.queued.is_some();
+                let crashed = self.with_crashed(state, stands)?;
+                let server = self.runs.without_main_key(server, tick)?;
+                moves.add(what, State { server, ..crashed }, None);
+            }
+            Incident::LimitSet => {
+                for limit in [1, 2, 3] {
+                    let run = self.runs.set_limit(server, tick, limit)?;
+                    if run.server != server {
+                        let (next, broken) = self.limit_was_set(state, limit, &run)?;
+                        moves.add(|| format!("{} to {limit}", what()), next, broken);
+                    }
+                }
+            }
+            Incident::Revoked => {
+                let run = self.runs.administer(server, tick, None)?;
+                if run.server != server {
+                    let next = self.was_revoked(state, &run)?;
+                    moves.add(what, next, None);
+                }
+            }
+            Incident::Forced => {
+                let standing = self.runs.standing(server, tick)?;
+                let holds = |it: &Claimant| standing[*it].left.is_some();
+                let Some(holder) = self.claimants().find(holds) else {
+                    return Ok(());
+                };
+                let run = self.runs.administer(server, tick, Some(holder))?;
+                let after = self.runs.standing(run.server, tick)?;
+                let stays = self
+                    .claimants()
+                    .filter(holds)
+                    .find(|it| after[*it].left.is_some());
+                let broken = stays.map(|claimant| Rule::NotReleased.broken(claimant));
+                let crashed = self.with_crashed(state, |its| its.left.is_some())?;
+                let next = State {
+                    server: run.server,
+                    ..crashed
+                };
+                moves.add(what, self.publish(next, &run), broken);
             }
         }
         Ok(())
     }
 
-    /// The state after the clients have crashed whose claims hold or wait on the server.
-    fn with_those_that_stand_crashed(&mut self, mut state: State) -> Result<State> {
+    /// The state after the clients have crashed with a claim on the server for which this is true.
+    fn with_crashed(
+        &mut self,
+        mut state: State,
+        crashes: impl Fn(&Stands) -> bool,
+    ) -> Result<State> {
         let standing = self.runs.standing(state.server, state.tick)?;
-        for claimant in self.claimants() {
-            let its = standing[claimant];
-            if its.left.is_some() || its.queued.is_some() {
-                state = self.change(state, claimant.client, Change::Crash);
-            }
+        for claimant in self.claimants().filter(|it| crashes(&standing[*it])) {
+            state = self.change(state, claimant.client, Change::Crash);
         }
         Ok(state)
     }
@@ -268,6 +328,7 @@ impl OneName {
     ) -> Result<(Run, Option<Violation>)> {
         let run = self.runs.run(state.server, state.tick, claimant, asked)?;
         let after = self.runs.standing(run.server, state.tick)?;
+        self.note_cooldown(state, claimant, asked)?;
         let before = *state;
         let mut broken = None;
         if self.kind.has_permits() {
@@ -305,6 +366,7 @@ impl OneName {
         broken = broken.or(self.judge_revival(*state, claimant, asked, run.told)?);
         broken = broken.or(self.judge_end(*state, claimant, asked, run.told)?);
         broken = broken.or(self.judge_record(before, claimant, asked, &run)?);
+        broken = broken.or(self.judge_barred(*state, claimant, asked, &run)?);
         if let Question::Release { .. } = asked.question {
             broken = broken.or(self.judge_wake(*state, &run)?);
         }
@@ -316,6 +378,7 @@ impl OneName {
             }
             *client = self.changed(*client, Change::Wake);
         }
+        self.forget_revoked(state, (claimant.client, client), &after);
         state.server = run.server;
         let until = self.released_until(claimant, asked, state.tick);
         if late {
@@ -328,6 +391,7 @@ impl OneName {
         match &mut told {
             Told::Answer(Answer::Busy(left)) => *left = None,
             Told::Answer(Answer::Waiting { place, left }) => (*place, *left) = (1, None),
+            Told::Answer(Answer::Cooldown { left, .. }) => *left = Duration::ZERO,
             _ => {}
         }
         let executed = Event::Executed((told, until));
@@ -374,7 +438,7 @@ impl OneName {
     }
 
     fn raise_floor(&mut self, client: u32, token: FencingToken) -> u32 {
-        match self.bounds.loses == Some(Loss::Counter) {
+        match self.bounds.clock_behind && self.bounds.incident == Some(Incident::CounterLost) {
             true => self.changed(client, Change::RaiseFloor(token)),
             false => client,
         }
@@ -386,7 +450,7 @@ impl OneName {
     }
 
     /// Publishes the messages of a run.
-    fn publish(&mut self, mut state: State, run: &Run) -> State {
+    pub(super) fn publish(&mut self, mut state: State, run: &Run) -> State {
         for &(grantee, message) in &*run.grants {
             let published = Event::Published(message, state.tick);
             let published = Change::Of(grantee.attempt, published);
@@ -416,6 +480,7 @@ impl OneName {
     pub(super) fn tick(&mut self, mut state: State) -> State {
         state.tick += 1;
         let now = state.tick;
+        state.cools_until = state.cools_until.filter(|until| *until > TICKS.moment(now));
         state.server = self.runs.later(state.server, now);
         for number in 0..self.bounds.clients {
             state = self.change(state, number, Change::Time(now));

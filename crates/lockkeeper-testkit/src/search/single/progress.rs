@@ -54,7 +54,7 @@ impl OneName {
 
     /// The number of ticks after which every unrenewed lease has ended, and every grant to a dead waiter.
     fn patience(&self) -> u8 {
-        let leases = 2 * self.bounds.longest() + 1;
+        let leases = 2 * self.bounds.longest() + self.bounds.min_hold + 1;
         if self.kind.waits_in_a_queue {
             // Each of them may have a grace and then be granted.
             leases + 3 * self.bounds.waiter * self.bounds.clients * self.bounds.attempts()
@@ -81,7 +81,7 @@ impl OneName {
         }
         (state.faults, state.endings) = (0, 0);
         (state.last, state.last_read) = (None, None);
-        (state.limit, state.granted_in) = (None, None);
+        (state.limit, state.granted_in, state.cools_until) = (None, None, None);
         Ok(state)
     }
 

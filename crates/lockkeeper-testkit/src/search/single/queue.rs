@@ -55,9 +55,10 @@ impl OneName {
         Ok(self
             .passed_over(state, &before, &after, asks)
             .or(self.granted_unasked(state, &before, &after, asking, run)?)
-            .or_else(|| match advances && self.kind.grants_in_turn() {
-                true => self.not_advanced(&after, state.limit),
-                false => None,
+            .or_else(|| {
+                let advances = advances && self.kind.grants_in_turn();
+                let advances = advances && !self.is_barred(state, &after);
+                advances.then(|| self.not_advanced(&after, state.limit))?
             }))
     }
 

@@ -15,7 +15,7 @@ use lockkeeper_lua::Status;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::state::{Asked, Message, Question, Told};
-use super::{Bounds, Loss, MOST_CLIENTS, TICKS, claimants};
+use super::{Bounds, Incident, MOST_CLIENTS, TICKS, claimants};
 use crate::kinds::{Claimant, KindModel, Mode};
 use crate::mutants::Patch;
 use crate::search::server::Server;
@@ -90,6 +90,7 @@ pub(super) struct Runs {
     server: Server,
     runs: FxHashMap<(u32, u8, Claimant, Asked), Run>,
     limits: FxHashMap<(u32, u8, u8), Run>,
+    administered: FxHashMap<(u32, u8, Option<Claimant>), Run>,
     proclamations: FxHashMap<(u32, u8, Claimant, FencingToken), Run>,
     standings: FxHashMap<(u32, u8), Rc<Standing>>,
     renamed: FxHashMap<(u32, [u8; MOST_CLIENTS]), u32>,
@@ -133,6 +134,7 @@ impl Runs {
             server,
             runs: FxHashMap::default(),
             limits: FxHashMap::default(),
+            administered: FxHashMap::default(),
             proclamations: FxHashMap::default(),
             standings: FxHashMap::default(),
             renamed: FxHashMap::default(),
@@ -178,6 +180,28 @@ impl Runs {
         self.ask_limit(Some(limit))?;
         let run = self.came_of(Told::Unreadable);
         self.limits.insert(key, run.clone());
+        Ok(run)
+    }
+
+    /// Revokes the name, or takes it by force from this claim and those that hold with it.
+    pub(super) fn administer(
+        &mut self,
+        server: u32,
+        tick: u8,
+        forced: Option<Claimant>,
+    ) -> Result<Run> {
+        let key = (server, tick, forced);
+        if let Some(run) = self.administered.get(&key) {
+            return Ok(run.clone());
+        }
+        self.server.restore(server, tick);
+        let protocol = &*self.protocols[0].1;
+        match forced {
+            Some(claimant) => self.server.free(protocol, self.claim(claimant))?,
+            None => self.server.revoke(protocol.name())?,
+        }
+        let run = self.came_of(Told::Unreadable);
+        self.administered.insert(key, run.clone());
         Ok(run)
     }
 
@@ -269,7 +293,8 @@ impl Runs {
         let ttl = self.bounds.ttl(claimant.attempt);
         let ask = RequestContext::new(self.claim(claimant), ttl, asked.floor, asked.token)
             .queueing(self.bounds.waiter_ttl(), self.bounds.max_queue)
-            .on_inflated(asked.inflated);
+            .on_inflated(asked.inflated)
+            .cooling_down(Duration::from_millis(asked.cooldown.into()));
         Ok(match asked.question {
             Question::Acquire => protocol.acquire(ask),
             Question::Convert { old, overtakes } => {
@@ -298,14 +323,26 @@ impl Runs {
         })
     }
 
-    /// The state without the key that is lost.
-    pub(super) fn without(&mut self, loss: Loss, server: u32, tick: u8) -> Result<u32> {
+    /// The state after the counter was put back to the last token before the search.
+    pub(super) fn with_counter_behind(&mut self, server: u32, tick: u8) -> Result<u32> {
         self.server.restore(server, tick);
-        let key = match loss {
-            Loss::Counter => self.name().counter(),
-            Loss::MainKey => self.name().main().to_owned(),
-        };
-        self.server.execute(&["DEL", &key])?;
+        self.server.put_counter_back(&self.name().clone())?;
+        Ok(self.server.number())
+    }
+
+    /// The state without the counter.
+    pub(super) fn without_counter(&mut self, server: u32, tick: u8) -> Result<u32> {
+        self.without(&self.name().counter(), server, tick)
+    }
+
+    /// The state without the main key.
+    pub(super) fn without_main_key(&mut self, server: u32, tick: u8) -> Result<u32> {
+        self.without(&self.name().main().to_owned(), server, tick)
+    }
+
+    fn without(&mut self, key: &str, server: u32, tick: u8) -> Result<u32> {
+        self.server.restore(server, tick);
+        self.server.execute(&["DEL", key])?;
         Ok(self.server.number())
     }
 
@@ -410,6 +447,7 @@ impl Runs {
             floor: 0,
             token: None,
             inflated: true,
+            cooldown: 0,
         };
         for _ in 0..=patience {
             let run = self.run(server, tick, claimant, ask(Question::Acquire))?;
@@ -427,7 +465,7 @@ impl Runs {
                     self.tidy.insert(key);
                 }
                 // After the limit was raised, the latecomer may hold beside others that end later.
-                if tidy || !self.bounds.sets_limit {
+                if tidy || self.bounds.incident != Some(Incident::LimitSet) {
                     return Ok(tidy);
                 }
             }
@@ -447,7 +485,7 @@ impl Runs {
         let may_stay = |key: &str| {
             let left = self.server.execute(&["PTTL", key]).ok();
             let left = left.and_then(|left| left.as_i64());
-            self.bounds.loses == Some(Loss::MainKey) && left.is_some_and(|left| left > 0)
+            self.bounds.incident == Some(Incident::MainKeyLost) && left.is_some_and(|left| left > 0)
         };
         let keys = self.server.keys();
         keys.iter()

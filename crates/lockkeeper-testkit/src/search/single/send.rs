@@ -1,5 +1,7 @@
 //! The requests that a client may send for an attempt, as the engine's own claim decides.
 
+use std::time::Duration;
+
 use lockkeeper_core::claim::{Claim, Validity};
 use lockkeeper_core::protocol::Verb;
 
@@ -108,6 +110,9 @@ impl OneName {
             let waiter_ttl = self.bounds.waiter_ttl();
             claim = claim.with_queue(waiter_ttl - MARGIN, waiter_ttl / 3);
         }
+        if self.bounds.min_hold > 0 {
+            claim = claim.with_min_hold(Some(TICKS.lease(self.bounds.min_hold)));
+        }
         attempt.stage = Stage::Living(claim);
         attempt.mode = mode;
     }
@@ -145,10 +150,21 @@ impl OneName {
             floor,
             token,
             inflated: claim.may_be_inflated(),
+            cooldown: match question {
+                Question::Release { .. } => cooldown(claim, now),
+                _ => 0,
+            },
         };
         let sent = claim.send(question.verb(), asked.request, TICKS.moment(now));
         sent.ok().map(|()| asked)
     }
+}
+
+/// For how many ms from now a release keeps the name from others.
+fn cooldown(claim: &Claim, now: u8) -> u16 {
+    let until = claim.cooldown_until();
+    let left = until.map_or(Duration::ZERO, |until| until.since(TICKS.moment(now)));
+    u16::try_from(left.as_millis()).unwrap_or(u16::MAX)
 }
 
 /// Sends a conversion for a living attempt, if its old claim may be converted.
@@ -170,6 +186,7 @@ fn conversion(client: &mut Client, new: u8, old: u8, now: u8) -> Option<Asked> {
         floor,
         token: None,
         inflated: true,
+        cooldown: 0,
     };
     let sent = attempt.change(now, |claim| {
         claim.send(Verb::Acquire, asked.request, moment)

@@ -2,6 +2,7 @@
 
 use lockkeeper_core::FencingToken;
 use lockkeeper_core::claim::Claim;
+use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::store::Request;
 
@@ -20,6 +21,8 @@ pub(crate) struct State {
     /// The last grant that is not a reader's, and the last reader's grant since.
     pub(super) last: Option<Grant>,
     pub(super) last_read: Option<Grant>,
+    /// Until when the name is in cooldown.
+    pub(super) cools_until: Option<Moment>,
     pub(super) tick: u8,
     /// How much of the bounds has been used up.
     pub(super) faults: u8,
@@ -53,7 +56,7 @@ pub(super) struct Grant {
 /// One client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Client {
-    /// The largest token seen, if that matters: see [`Loss::Counter`](super::Loss::Counter).
+    /// The largest token seen, if that matters: see [`CounterLost`](super::Incident::CounterLost).
     pub(super) floor: u64,
     pub(super) attempts: Vec<Attempt>,
 }
@@ -69,6 +72,7 @@ impl Client {
             over_limit: false,
             sleeps: false,
             released: None,
+            revoked: None,
             messages: Sorted::new(),
         };
         Self {
@@ -96,6 +100,8 @@ pub(super) struct Attempt {
     pub(super) sleeps: bool,
     /// The server has confirmed the release: until this tick it must have nothing of the claim.
     pub(super) released: Option<u8>,
+    /// It holds on the server and was revoked: then its lease ends, at the latest.
+    pub(super) revoked: Option<Moment>,
     /// Messages about its grant. Each may arrive at any time, any number of times, or never.
     pub(super) messages: Sorted<Message>,
 }
@@ -150,6 +156,8 @@ pub(super) struct Asked {
     pub(super) token: Option<FencingToken>,
     /// Whether the name may be inflated, as far as the claim knows.
     pub(super) inflated: bool,
+    /// For how many ms a release keeps the name from others.
+    pub(super) cooldown: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
