@@ -226,8 +226,6 @@ impl Bounds {
                 // Claims that are revoked, and then converted.
                 new(2, &[2, 2], 2, 0, 1).of_takers().with(Incident::Revoked),
                 new(3, &[2], 2, 0, 1).with(Incident::Revoked),
-                // Writers and readers that are released into a cooldown.
-                new(2, &[2], 4, 1, 0).cooling_down(),
             ];
         }
         if kind.hands_over {

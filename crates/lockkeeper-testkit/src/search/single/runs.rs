@@ -326,18 +326,20 @@ impl Runs {
     /// The state after the counter was put back to the last token before the search.
     pub(super) fn with_counter_behind(&mut self, server: u32, tick: u8) -> Result<u32> {
         self.server.restore(server, tick);
-        self.server.put_counter_back(&self.name().clone())?;
+        self.server.put_counter_back(self.name())?;
         Ok(self.server.number())
     }
 
     /// The state without the counter.
     pub(super) fn without_counter(&mut self, server: u32, tick: u8) -> Result<u32> {
-        self.without(&self.name().counter(), server, tick)
+        let key = self.name().counter();
+        self.without(&key, server, tick)
     }
 
     /// The state without the main key.
     pub(super) fn without_main_key(&mut self, server: u32, tick: u8) -> Result<u32> {
-        self.without(&self.name().main().to_owned(), server, tick)
+        let key = self.name().main().to_owned();
+        self.without(&key, server, tick)
     }
 
     fn without(&mut self, key: &str, server: u32, tick: u8) -> Result<u32> {
