@@ -61,10 +61,11 @@ impl OneName {
         state: &mut State,
         claimant: Claimant,
         asked: Asked,
+        after: &Standing,
     ) -> Result<()> {
         let before = self.runs.standing(state.server, state.tick)?;
-        let held_all = before[claimant].left.is_some() && asked.mode == Mode::Write;
-        if asked.cooldown > 0 && held_all {
+        let released = before[claimant].left.is_some() && after[claimant].left.is_none();
+        if asked.cooldown > 0 && released && asked.mode == Mode::Write {
             let cooldown = Duration::from_millis(asked.cooldown.into());
             let end = TICKS.moment(state.tick).after(cooldown);
             state.cools_until = state.cools_until.max(Some(end));

@@ -328,7 +328,7 @@ impl OneName {
     ) -> Result<(Run, Option<Violation>)> {
         let run = self.runs.run(state.server, state.tick, claimant, asked)?;
         let after = self.runs.standing(run.server, state.tick)?;
-        self.note_cooldown(state, claimant, asked)?;
+        self.note_cooldown(state, claimant, asked, &after)?;
         let before = *state;
         let mut broken = None;
         if self.kind.has_permits() {
