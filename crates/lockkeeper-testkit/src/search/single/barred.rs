@@ -11,7 +11,7 @@ use lockkeeper_core::protocol::Answer;
 use super::change::{Change, Event};
 use super::runs::{Run, Standing};
 use super::state::{Asked, Question, State, Told};
-use super::{OneName, TICKS};
+use super::{Incident, OneName, TICKS};
 use crate::kinds::{Claimant, Mode};
 use crate::search::rule::{Rule, Violation};
 
@@ -63,9 +63,12 @@ impl OneName {
         asked: Asked,
         after: &Standing,
     ) -> Result<()> {
+        if asked.cooldown == 0 {
+            return Ok(());
+        }
         let before = self.runs.standing(state.server, state.tick)?;
         let released = before[claimant].left.is_some() && after[claimant].left.is_none();
-        if asked.cooldown > 0 && released && asked.mode == Mode::Write {
+        if released && asked.mode == Mode::Write {
             let cooldown = Duration::from_millis(asked.cooldown.into());
             let end = TICKS.moment(state.tick).after(cooldown);
             state.cools_until = state.cools_until.max(Some(end));
@@ -82,6 +85,9 @@ impl OneName {
         asked: Asked,
         run: &Run,
     ) -> Result<Option<Violation>> {
+        if self.bounds.incident != Some(Incident::Revoked) && self.bounds.min_hold == 0 {
+            return Ok(None);
+        }
         let before = self.runs.standing(state.server, state.tick)?;
         let after = self.runs.standing(run.server, state.tick)?;
         let is_new = |it: &Claimant| before[*it].left.is_none() && after[*it].left.is_some();
@@ -126,6 +132,9 @@ impl OneName {
         asking: (u8, &mut u32),
         standing: &Standing,
     ) {
+        if self.bounds.incident != Some(Incident::Revoked) {
+            return;
+        }
         let (place, client) = asking;
         for claimant in self.claimants().filter(|it| standing[*it].left.is_none()) {
             let forget = Change::Of(claimant.attempt, Event::Revoked(None));
