@@ -323,7 +323,7 @@ impl Runs {
         })
     }
 
-    /// The state after the counter was put back to the last token before the search.
+    /// The state after a failover put the counter back to a token from long ago.
     pub(super) fn with_counter_behind(&mut self, server: u32, tick: u8) -> Result<u32> {
         self.server.restore(server, tick);
         self.server.put_counter_back(self.name())?;
