@@ -436,7 +436,7 @@ const COUNTER_EXAMPLES: [(Beyond, Workload, u64); 8] = [
     (Beyond::ClockBehind, Workload::Mutex, 2),
     (Beyond::ClockAhead, Workload::Mutex, 1),
     (Beyond::DeletedKey, Workload::Mutex, 8),
-    (Beyond::Force, Workload::Mutex, 15),
+    (Beyond::Force, Workload::Mutex, 4),
     (Beyond::LateWrite, Workload::Mutex, 6),
     (Beyond::Silence, Workload::Fair, 1),
 ];
@@ -445,7 +445,7 @@ const COUNTER_EXAMPLES: [(Beyond, Workload, u64); 8] = [
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn what_is_beyond_the_guarantees_has_a_counter_example() {
     let page = include_str!("../../docs/guarantees.md");
-    for (beyond, workload, seed) in COUNTER_EXAMPLES {
+    let firsts = COUNTER_EXAMPLES.map(|(beyond, workload, _)| {
         let first = (1..=PATIENCE).find(|&seed| {
             let options = Options {
                 beyond: Some(beyond),
@@ -454,7 +454,14 @@ fn what_is_beyond_the_guarantees_has_a_counter_example() {
             let violation = run(workload, seed, options).unwrap().violation;
             violation.is_some_and(|violation| violation.rule == beyond.breaks())
         });
-        assert_eq!(first, Some(seed), "{beyond:?}");
+        (beyond, first)
+    });
+    // All at once: a change of a script moves several of them.
+    assert_eq!(
+        firsts,
+        COUNTER_EXAMPLES.map(|(beyond, _, seed)| (beyond, Some(seed)))
+    );
+    for (beyond, workload, seed) in COUNTER_EXAMPLES {
         let (kind, way) = (workload.name(), beyond.name());
         let command = format!("--kind {kind} --beyond {way} --seed {seed}`");
         assert!(page.contains(&command), "the page does not say {command}");
