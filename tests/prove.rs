@@ -54,7 +54,7 @@ struct Options {
     #[arg(long)]
     clock_right: bool,
     /// What may happen to the name, which counts as an ending: counter-lost, counter-behind,
-    /// main-key-lost, limit-set, revoked or forced.
+    /// main-key-lost, holders-lost, inflation-lost, limit-set, revoked or forced.
     #[arg(long, value_parser = incident)]
     incident: Option<Incident>,
     /// Gives up a search after this many states; a state takes about 100 bytes.

@@ -1,17 +1,21 @@
-//! A hand-over of a fair lock without the lock: the client library sends the release script, and a second connection of it
+//! A hand-over of a fair lock without the lock: redis-rs alone sends the release script, and a second connection
 //! receives the message that the script publishes. No lock over this library can be faster.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use fred::interfaces::{ClientLike as _, EventInterface as _, PubsubInterface as _};
-use lockkeeper_core::protocol::{LockProtocol, Protocol as _, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{LockProtocol, Protocol as _, RequestContext};
 use lockkeeper_core::{ClaimId, Kind, Name};
 use lockkeeper_lua::{Status, lock};
 use lockkeeper_testkit::server::Server;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, PushKind};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, timeout};
 
-use crate::pairs::{NAMESPACE, TTL, arguments, connect_library, execute, status};
+use crate::pairs::{NAMESPACE, TTL, command, connect_redis_rs, send, told};
 
 /// The client id of all claims here.
 const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
@@ -20,8 +24,10 @@ const WAITER_TTL: Duration = Duration::from_secs(10);
 
 /// Two connections of the client library, and claims that hand one name on repeatedly.
 pub(crate) struct Bare {
-    scripts: fred::clients::Client,
-    messages: fred::clients::Client,
+    scripts: MultiplexedConnection,
+    // Kept so that it does not end.
+    _subscribed: MultiplexedConnection,
+    messages: Arc<Mutex<UnboundedReceiver<redis::PushInfo>>>,
     name: Name,
     /// How many claims there were so far.
     claims: u64,
@@ -35,15 +41,14 @@ impl Bare {
             server.command(&load).await?;
         }
         let name = Name::new(NAMESPACE, "bare")?;
-        let scripts = connect_library(server).await?;
-        let messages = connect_library(server).await?;
+        let (scripts, _) = connect_redis_rs(server).await?;
+        let (mut subscribed, messages) = connect_redis_rs(server).await?;
         let channel = format!("{}:{CLIENT}", name.part("grant"));
-        messages.subscribe(channel).await?;
-        // The library confirms a subscription before it is sent, but answers a ping only after it.
-        messages.ping::<()>(None).await?;
+        subscribed.subscribe(channel).await?;
         Ok(Self {
             scripts,
-            messages,
+            _subscribed: subscribed,
+            messages: Arc::new(Mutex::new(messages)),
             name,
             claims: 0,
         })
@@ -64,29 +69,30 @@ impl Bare {
             turns.push((self.acquire(self.claims)?, self.leave(self.claims - 1)?));
         }
         let last = self.leave(self.claims)?;
-        let (scripts, mut messages) = (self.scripts.clone(), self.messages.message_rx());
+        let mut scripts = self.scripts.clone();
+        let messages = Arc::clone(&self.messages);
         let work = async move {
-            let expect = async |item: ScriptCall, expected| {
-                let reply = execute(&scripts, arguments(item, 1)).await?;
-                ensure!(status(&reply) == Some(expected), "{reply:?}");
-                Ok(())
+            let mut messages = messages.lock_owned().await;
+            let mut expect = async |command: &Cmd, expected| {
+                let reply = send(&mut scripts, command).await?;
+                ensure!(told(&reply) == Some(expected), "{reply:?}");
+                anyhow::Ok(())
             };
-            expect(first, Status::Granted).await?;
+            expect(&first, Status::Granted).await?;
             let mut times = Vec::with_capacity(turns.len());
             for (acquire, leave) in turns {
-                expect(acquire, Status::Waiting).await?;
+                expect(&acquire, Status::Waiting).await?;
                 sleep(rest).await;
-                let leave = arguments(leave, 1);
                 let start = Instant::now();
-                let told = async {
-                    messages.recv().await?;
+                let granted = async {
+                    while messages.recv().await.context("no messages")?.kind != PushKind::Message {}
                     anyhow::Ok(start.elapsed())
                 };
-                let (left, time) = tokio::join!(execute(&scripts, leave), told);
-                ensure!(status(&left?) == Some(Status::Released));
+                let (left, time) = tokio::join!(expect(&leave, Status::Released), granted);
+                left?;
                 times.push(time?);
             }
-            expect(last, Status::Released).await?;
+            expect(&last, Status::Released).await?;
             anyhow::Ok(times)
         };
         // In a task, as users of the lock run it.
@@ -94,19 +100,12 @@ impl Bare {
         work.await?.context("a message was lost")?
     }
 
-    /// Closes the connections.
-    pub(crate) async fn stop(self) -> Result<()> {
-        self.scripts.quit().await?;
-        self.messages.quit().await?;
-        Ok(())
+    fn acquire(&self, number: u64) -> Result<Cmd> {
+        Ok(command(&self.lock().acquire(ask(&who(number)?)), 1))
     }
 
-    fn acquire(&self, number: u64) -> Result<ScriptCall> {
-        Ok(self.lock().acquire(ask(&who(number)?)))
-    }
-
-    fn leave(&self, number: u64) -> Result<ScriptCall> {
-        Ok(self.lock().release(ask(&who(number)?), false))
+    fn leave(&self, number: u64) -> Result<Cmd> {
+        Ok(command(&self.lock().release(ask(&who(number)?), false), 1))
     }
 
     fn lock(&self) -> LockProtocol {

@@ -1,8 +1,8 @@
 //! Many waiters for many names: what waiting costs in work and memory, on one server and on a cluster, and whether each name
 //! is handed on.
 //!
-//! Ten tasks of one client wait for each name. Another client of the same process holds the names, so the figures include the
-//! renewal of its leases: a tenth of what [`held`](crate::held) shows for as many leases as there are waiters.
+//! Tasks of one client wait, ten for each name or one. Another client of the same process holds the names, so the figures include the
+//! renewal of its leases: what [`held`](crate::held) shows for as many leases as there are names.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::report::Row;
 use crate::rounds::Spread;
 use crate::{Effort, PATIENCE};
 
-/// Waiters per name.
+/// Waiters per name, where there are several.
 const WAITERS: usize = 10;
 
 /// How many names get their waiters at the same time.
@@ -37,12 +37,31 @@ const PERIODS: Duration = Duration::from_secs(10);
 
 /// Measures waiters for mutexes and for fair locks, on one server and on a cluster.
 pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
-    let mut rows = wait::<FairLock>("fair", WAITERS, Place::one().await?, effort, true).await?;
-    let place = Place::cluster().await?;
-    rows.extend(wait::<FairLock>("fair", WAITERS, place, effort, false).await?);
+    let names = effort.names;
+    let many = Crowd {
+        names,
+        each: WAITERS,
+        asking: WAITERS,
+        effort,
+        fresh: false,
+    };
+    let fresh = Crowd {
+        fresh: true,
+        ..many
+    };
+    let mut rows = wait::<FairLock>("fair", fresh, Place::one().await?).await?;
+    rows.extend(wait::<FairLock>("fair", many, Place::cluster().await?).await?);
+    let single = Crowd {
+        names: names * WAITERS,
+        each: 1,
+        asking: 1,
+        ..many
+    };
+    rows.extend(wait::<FairLock>("fair", single, Place::one().await?).await?);
     // Of a client's waiters for a mutex, the first asks at once; the others ask after a long wait.
+    let mutex = Crowd { asking: 1, ..many };
     for place in [Place::one().await?, Place::cluster().await?] {
-        rows.extend(wait::<Mutex>("mutex", 1, place, effort, false).await?);
+        rows.extend(wait::<Mutex>("mutex", mutex, place).await?);
     }
     Ok(rows)
 }
@@ -54,15 +73,27 @@ struct Grant<S: Subject> {
     guard: S::Guard,
 }
 
-/// `asking`: how many of a name's waiters ask the server at once. `fresh`: as for leases, see [`held`](crate::held).
-async fn wait<S: Subject>(
-    kind: &str,
+/// Who waits for what.
+#[derive(Clone, Copy)]
+struct Crowd {
+    names: usize,
+    /// The waiters of each name.
+    each: usize,
+    /// How many of a name's waiters ask the server at once.
     asking: usize,
-    place: Place,
     effort: Effort,
+    /// As for leases, see [`held`](crate::held).
     fresh: bool,
-) -> Result<Vec<Row>> {
-    let names = effort.names;
+}
+
+async fn wait<S: Subject>(kind: &str, who: Crowd, place: Place) -> Result<Vec<Row>> {
+    let Crowd {
+        names,
+        each,
+        asking,
+        effort,
+        fresh,
+    } = who;
     let (waiting, holding) = (
         place.client(Client::builder()).await?,
         place.client(Client::builder()).await?,
@@ -77,12 +108,12 @@ async fn wait<S: Subject>(
     // In parts, so that requests in flight do not count as the memory of waiters.
     for part in (0..names).step_by(TOGETHER) {
         let last = names.min(part + TOGETHER);
-        for number in part * WAITERS..last * WAITERS {
-            let lock = S::new(&waiting, &name(number / WAITERS));
+        for number in part * each..last * each {
+            let lock = S::new(&waiting, &name(number / each));
             let grants = grants.clone();
             crowd.spawn(async move {
                 let guard = lock.acquire().await?;
-                let (name, at) = (number / WAITERS, Instant::now());
+                let (name, at) = (number / each, Instant::now());
                 let told = grants.send(Grant::<S> { name, at, guard });
                 told.ok().context("nobody listens")
             });
@@ -99,7 +130,7 @@ async fn wait<S: Subject>(
         ended??;
         bail!("somebody does not wait");
     }
-    let waiters = count(names * WAITERS);
+    let waiters = count(names * each);
     let memory = own_memory()
         .zip(memory)
         .map(|(after, before)| (after - before) / waiters);

@@ -43,14 +43,11 @@ const FAIR_CLIENTS: [usize; 2] = [1, 100];
 /// Numbers of candidates behind a leader, each with a client of its own.
 const CANDIDATES: [usize; 2] = [1, 8];
 
-/// The most round trips that a direct grant may take, beside `FAIR_EXTRA`.
-const FAIR_ROUND_TRIPS: f64 = 1.3;
-
-/// How much longer waking two tasks may take, µs.
-const FAIR_EXTRA: f64 = 50.0;
+/// How many times as long as the bare script and message a hand-over may take.
+const BARE: Target = Target::AtMost(1.3);
 
 /// The most round trips until the next leader leads.
-const RESIGNATION: f64 = 2.0;
+const RESIGNATION: Target = Target::AtMost(2.0);
 
 /// How long the queue may settle before each hand-over.
 const REST: Duration = Duration::from_millis(1);
@@ -132,7 +129,7 @@ async fn compare<S: Subject>(
     part: &'static str,
     clients: usize,
     waiters: usize,
-    bound: Option<f64>,
+    bound: Option<Target>,
     effort: Effort,
 ) -> Result<Vec<Row>> {
     let store: Arc<dyn Store> = Arc::new(RedisStore::connect(&server.url()).await?);
@@ -160,7 +157,6 @@ async fn compare<S: Subject>(
     };
     let turns = [Turn::HandOvers, Turn::RoundTrips, Turn::Bare];
     let samples = in_turns(&turns, rounds, round).await?;
-    bare.into_inner().stop().await?;
     line.disband().await;
     store.close().await;
 
@@ -176,20 +172,14 @@ async fn compare<S: Subject>(
         format!("{waiters} waiters of {} clients", clients.min(waiters + 1))
     };
     let row = |what: &str, unit, spread| Row::new(part, format!("{crowd}: {what}"), unit, spread);
-    let over = hand_overs.iter().map(|time| (time - FAIR_EXTRA).max(0.0));
-    let over: Vec<f64> = over.collect();
-    let direct = Spread::of_ratios(&over, &round_trips)?;
     let bare = times(2);
     let ratios = Spread::of_ratios(&hand_overs, &bare)?;
     let in_round_trips = Spread::of_ratios(&hand_overs, &round_trips)?;
     let in_round_trips = row("time / round trip", "×", in_round_trips);
-    let direct = row("time less 50 µs / round trip", "×", direct);
-    let (in_round_trips, direct) = match bound {
-        Some(bound) => (in_round_trips.target(Target::AtMost(bound)), direct),
-        None => (
-            in_round_trips,
-            direct.target(Target::AtMost(FAIR_ROUND_TRIPS)),
-        ),
+    let ratios = row("time / bare", "×", ratios);
+    let (in_round_trips, ratios) = match bound {
+        Some(bound) => (in_round_trips.target(bound), ratios),
+        None => (in_round_trips, ratios.target(BARE)),
     };
     let whose = match clients {
         1 => "one client".to_owned(),
@@ -214,9 +204,8 @@ async fn compare<S: Subject>(
         ),
         in_round_trips,
         row("scripts each", "", Spread::of(scripts)?),
-        direct,
         row("bare script and message", "µs", Spread::of(bare)?),
-        row("time / bare", "×", ratios),
+        ratios,
     ])
 }
 

@@ -4,13 +4,16 @@
 //! machine that also does other work only ratios are reliable. The targets are information: a run that misses one still
 //! succeeds, and performance is never a test.
 //!
+//! Each part runs in a process of its own, so that the memory that it takes is its own too.
+//!
 //! | module | what it measures |
 //! |---|---|
+//! | [`clients`] | the memory of a client that does nothing |
+//! | [`kinds`] | an acquire and a release of a free name, for each kind, on one server and on a cluster: rate, and cost for the server |
 //! | [`single`] | an acquire and a release without contention, one after the other |
 //! | [`parallel`] | the same by 64 tasks on 64 names |
 //! | [`hand_over`] | from the call of release to the next holder running, and the cost on the server |
 //! | [`contended`] | one name under constant contention |
-//! | [`server`] | what an acquire and a release of a free name cost the server, for each kind |
 //! | [`held`] | leases that are only held: work, memory, losses |
 //! | [`readers`] | ten thousand readers that enter when a writer releases |
 //! | [`waiters`] | a long queue for one name: work, memory, duration of scripts, hand-overs |
@@ -28,10 +31,12 @@
 //! | [`report`] | the table and the JSON file |
 
 mod bare;
+mod clients;
 mod contended;
 mod crowds;
 mod hand_over;
 mod held;
+mod kinds;
 mod meters;
 mod pairs;
 mod parallel;
@@ -40,15 +45,15 @@ mod place;
 mod readers;
 mod report;
 mod rounds;
-mod server;
 mod single;
 mod slowlog;
 mod waiters;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
 use tokio::time::timeout;
 
@@ -78,11 +83,13 @@ struct Arguments {
 /// One part of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Many leases held. Runs first, because memory that another part has freed would be reused and not counted.
+    /// Many leases held.
     Held,
-    /// Many waiters for one name. Alone it also measures the memory of the client.
+    /// Many clients that do nothing.
+    Clients,
+    /// Many waiters for one name.
     FairWaiters,
-    /// Ten waiters for each of many names, also on a cluster. Alone it also measures the memory of the client.
+    /// Many waiters for many names, also on a cluster.
     Crowds,
     /// Ten thousand readers behind one writer.
     Readers,
@@ -90,8 +97,8 @@ enum Part {
     Single,
     /// 64 tasks, each with a name of its own.
     Parallel,
-    /// What a pair costs the server.
-    Server,
+    /// A pair of each kind, and what it costs the server.
+    Kinds,
     /// One name under constant contention.
     Contended,
     /// The hand-over from a holder to the next waiter.
@@ -120,9 +127,11 @@ pub(crate) struct Effort {
     leases: &'static [usize],
     /// The numbers of waiters for one name, one after the other.
     waiters: &'static [usize],
-    /// Names with ten waiters each.
+    /// Names with ten waiters each; ten times as many names with one each.
     names: usize,
-    /// For how many renewal periods they are watched.
+    /// Clients that do nothing.
+    clients: usize,
+    /// For how many renewal periods leases and waiters are watched.
     periods: u32,
     /// How long a round of a peer lasts, ms.
     peer_millis: usize,
@@ -139,6 +148,7 @@ impl Effort {
         leases: &[10_000],
         waiters: &[10_000],
         names: 1_000,
+        clients: 100,
         periods: 1,
         peer_millis: 200,
         limit: Duration::from_secs(150),
@@ -152,6 +162,7 @@ impl Effort {
         leases: &[100_000, 10_000, 1_000],
         waiters: &[100_000, 10_000],
         names: 10_000,
+        clients: 1_000,
         periods: 2,
         peer_millis: 400,
         limit: Duration::from_secs(900),
@@ -166,44 +177,75 @@ async fn main() -> Result<()> {
     } else {
         Effort::FULL
     };
-    let mut report = Report::new(meters::machine().await?);
-    report.print_facts();
-    for part in Part::value_variants() {
-        if arguments.only.is_some_and(|only| only != *part) {
-            continue;
+    let mut report = Report {
+        facts: meters::machine(effort.rounds).await?,
+        rows: Vec::new(),
+    };
+    match arguments.only {
+        Some(part) => report.add(measure_here(part, effort, &arguments.peer).await?),
+        None => {
+            for part in Part::value_variants() {
+                if *part != Part::Peers || !arguments.peer.is_empty() {
+                    report.add(measure_apart(*part, &arguments)?);
+                }
+            }
         }
-        if *part == Part::Peers && arguments.peer.is_empty() {
-            continue;
-        }
-        let start = Instant::now();
-        let rows = timeout(effort.limit, measure(*part, effort, &arguments.peer))
-            .await
-            .with_context(|| format!("{part:?}: not done within {:?}", effort.limit))?
-            .with_context(|| format!("failed to measure {part:?}"))?;
-        report.add(rows);
-        eprintln!("{part:?}: {:.1} s", start.elapsed().as_secs_f64());
     }
-    report.print_table();
+    report.print();
     if let Some(file) = &arguments.json {
-        report.write_json(file, arguments.quick)?;
+        report.write(file)?;
         println!("\n{}", file.display());
     }
     Ok(())
 }
 
-async fn measure(part: Part, effort: Effort, peers: &[String]) -> Result<Vec<report::Row>> {
-    match part {
-        Part::Single => single::measure(effort).await,
-        Part::Parallel => parallel::measure(effort).await,
-        Part::Server => server::measure(effort).await,
-        Part::Contended => contended::measure(effort).await,
-        Part::HandOver => hand_over::measure(effort).await,
-        Part::FairHandOver => hand_over::measure_fair(effort).await,
-        Part::Resignation => hand_over::measure_resignation(effort).await,
-        Part::FairWaiters => waiters::measure(effort).await,
-        Part::Crowds => crowds::measure(effort).await,
-        Part::Held => held::measure(effort).await,
-        Part::Readers => readers::measure(effort).await,
-        Part::Peers => peers::measure(effort, peers).await,
-    }
+/// Measures a part in another process of this program.
+fn measure_apart(part: Part, arguments: &Arguments) -> Result<Report> {
+    let file = std::env::temp_dir().join(format!("lockkeeper-bench-{}.json", std::process::id()));
+    let part = part.to_possible_value().context("a part without a name")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--only", part.get_name()]);
+    command.arg("--json").arg(&file);
+    command.args(arguments.quick.then_some("--quick"));
+    command.args(arguments.peer.iter().flat_map(|peer| ["--peer", peer]));
+    // What it prints is printed again, with the rest.
+    let status = command.stdout(Stdio::null()).status()?;
+    ensure!(status.success(), "{}: {status}", part.get_name());
+    taken(&file)
+}
+
+/// Reads a report and removes its file.
+fn taken(file: &Path) -> Result<Report> {
+    let report = Report::read(file)?;
+    std::fs::remove_file(file)?;
+    Ok(report)
+}
+
+async fn measure_here(part: Part, effort: Effort, peers: &[String]) -> Result<Report> {
+    let start = Instant::now();
+    let report = timeout(effort.limit, measure(part, effort, peers))
+        .await
+        .with_context(|| format!("{part:?}: not done within {:?}", effort.limit))?
+        .with_context(|| format!("failed to measure {part:?}"))?;
+    eprintln!("{part:?}: {:.1} s", start.elapsed().as_secs_f64());
+    Ok(report)
+}
+
+async fn measure(part: Part, effort: Effort, peers: &[String]) -> Result<Report> {
+    let rows = match part {
+        Part::Clients => clients::measure(effort).await?,
+        Part::Single => single::measure(effort).await?,
+        Part::Parallel => parallel::measure(effort).await?,
+        Part::Kinds => kinds::measure(effort).await?,
+        Part::Contended => contended::measure(effort).await?,
+        Part::HandOver => hand_over::measure(effort).await?,
+        Part::FairHandOver => hand_over::measure_fair(effort).await?,
+        Part::Resignation => hand_over::measure_resignation(effort).await?,
+        Part::FairWaiters => waiters::measure(effort).await?,
+        Part::Crowds => crowds::measure(effort).await?,
+        Part::Held => held::measure(effort).await?,
+        Part::Readers => readers::measure(effort).await?,
+        Part::Peers => return peers::measure(effort, peers).await,
+    };
+    Ok(Report::from(rows))
 }

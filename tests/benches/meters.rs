@@ -1,5 +1,6 @@
 //! Processor time, memory and commands, of this process and of the servers.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
@@ -38,6 +39,11 @@ pub(crate) async fn scripts(servers: &[Server]) -> Result<f64> {
 /// Commands that these servers have run, including those inside scripts.
 pub(crate) async fn commands(servers: &[Server]) -> Result<f64> {
     sum_of(servers, "stats", "total_commands_processed").await
+}
+
+/// Bytes that these servers have received.
+pub(crate) async fn received(servers: &[Server]) -> Result<f64> {
+    sum_of(servers, "stats", "total_net_input_bytes").await
 }
 
 /// Processor time of these servers, including kernel time, in seconds.
@@ -99,7 +105,7 @@ pub(crate) async fn watch(servers: &[Server], length: Duration) -> Result<Watche
 }
 
 /// The facts that the figures depend on: name and text of each.
-pub(crate) async fn machine() -> Result<Vec<(&'static str, String)>> {
+pub(crate) async fn machine(rounds: usize) -> Result<BTreeMap<String, String>> {
     let server = Server::start().await?;
     let text = server.command(&["INFO", "server"]).await?.into_text()?;
     // Valkey reports its own version and the version of Redis that it is compatible with.
@@ -110,8 +116,15 @@ pub(crate) async fn machine() -> Result<Vec<(&'static str, String)>> {
             field_of(&text, "redis_version").unwrap_or("of unknown version")
         ),
     };
-    let cores = std::thread::available_parallelism()?;
+    let own = std::thread::available_parallelism()?.get();
     let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let all = processors
+        .lines()
+        .filter(|line| line.starts_with("processor"));
+    let cores = match all.count() {
+        all if all > own => format!("{own} of {all}"),
+        _ => own.to_string(),
+    };
     let processor = processors
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
@@ -120,17 +133,19 @@ pub(crate) async fn machine() -> Result<Vec<(&'static str, String)>> {
     let date = now.split('T').next().unwrap_or_default();
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: Vec<&str> = load.split_whitespace().take(3).collect();
-    Ok(vec![
+    let facts = [
         ("date", date.to_owned()),
         ("server", format!("{version}, on loopback over TCP")),
-        ("cores", cores.to_string()),
+        ("cores", cores),
         ("processor", processor.to_owned()),
         ("load before", load.join(" ")),
         (
             "system",
             format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         ),
-    ])
+        ("rounds", rounds.to_string()),
+    ];
+    Ok(facts.map(|(name, text)| (name.to_owned(), text)).into())
 }
 
 /// A count as a figure. Exact up to 2^53, which no run comes near.

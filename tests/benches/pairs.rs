@@ -18,8 +18,9 @@ use lockkeeper_lua::{Script, Status};
 use lockkeeper_redis::{RedisOptions, Transport};
 use lockkeeper_testkit::server::Server;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use crate::meters::{count, own_processor_time};
@@ -140,7 +141,7 @@ impl Ground {
         Ok(Self {
             over_redis_rs: Side::open(&server, Transport::RedisRs).await?,
             over_fred: Side::open(&server, Transport::Fred).await?,
-            redis_rs: connect_redis_rs(&server).await?,
+            redis_rs: connect_redis_rs(&server).await?.0,
             fred: connect_library(&server).await?,
             server,
         })
@@ -309,7 +310,7 @@ pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-pub(crate) fn arguments(item: ScriptCall, request: u64) -> Vec<FredValue> {
+fn arguments(item: ScriptCall, request: u64) -> Vec<FredValue> {
     let Script { sha1, .. } = *item.script;
     let mut arguments = vec![
         FredValue::from_static_str(sha1),
@@ -321,10 +322,7 @@ pub(crate) fn arguments(item: ScriptCall, request: u64) -> Vec<FredValue> {
     arguments
 }
 
-pub(crate) async fn execute(
-    client: &fred::clients::Client,
-    arguments: Vec<FredValue>,
-) -> Result<Frame> {
+async fn execute(client: &fred::clients::Client, arguments: Vec<FredValue>) -> Result<Frame> {
     let options = Options {
         fail_fast: true,
         max_attempts: Some(2),
@@ -341,7 +339,7 @@ pub(crate) async fn execute(
 }
 
 /// The status in a script's reply.
-pub(crate) fn status(reply: &Frame) -> Option<Status> {
+fn status(reply: &Frame) -> Option<Status> {
     let fields = match reply {
         Frame::Array { data, .. } => data,
         Frame::BlobString { data, .. } => return of_line(data),
@@ -358,7 +356,7 @@ fn of_line(line: &[u8]) -> Option<Status> {
     Status::parse(std::str::from_utf8(line).ok()?.split(' ').nth(1)?)
 }
 
-fn command(item: &ScriptCall, request: u64) -> Cmd {
+pub(crate) fn command(item: &ScriptCall, request: u64) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg(item.script.sha1).arg(item.keys.len());
     for key in item.keys.iter() {
@@ -371,13 +369,16 @@ fn command(item: &ScriptCall, request: u64) -> Cmd {
     command
 }
 
-async fn send(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<redis::Value> {
+pub(crate) async fn send(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> Result<redis::Value> {
     let reply = connection.send_packed_command(command);
     Ok(timeout(REQUEST_TIMEOUT, reply).await??)
 }
 
 /// As [`status`], for redis-rs.
-fn told(reply: &redis::Value) -> Option<Status> {
+pub(crate) fn told(reply: &redis::Value) -> Option<Status> {
     if let redis::Value::BulkString(line) = reply {
         return of_line(line);
     }
@@ -387,22 +388,26 @@ fn told(reply: &redis::Value) -> Option<Status> {
     }
 }
 
-/// Connects with the settings that the store uses.
-async fn connect_redis_rs(server: &Server) -> Result<MultiplexedConnection> {
+/// Connects with the settings that the store uses. Returns the messages of subscriptions too.
+pub(crate) async fn connect_redis_rs(
+    server: &Server,
+) -> Result<(MultiplexedConnection, UnboundedReceiver<PushInfo>)> {
     let stream = TcpStream::connect(server.address()).await?;
     stream.set_nodelay(true)?;
+    let (sender, messages) = unbounded_channel();
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(None)
-        .set_pipeline_buffer_size(256);
-    let info = RedisConnectionInfo::default();
+        .set_pipeline_buffer_size(256)
+        .set_push_sender(sender);
+    let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
     let connection = MultiplexedConnection::new_with_config(&info, stream, config).await;
     let (connection, driver) = connection.context("failed to connect by redis-rs")?;
     tokio::spawn(driver);
-    Ok(connection)
+    Ok((connection, messages))
 }
 
 /// Connects with the settings that the store uses.
-pub(crate) async fn connect_library(server: &Server) -> Result<fred::clients::Client> {
+async fn connect_library(server: &Server) -> Result<fred::clients::Client> {
     let config = Config {
         server: ServerConfig::new_centralized("127.0.0.1", server.port()),
         fail_fast: true,

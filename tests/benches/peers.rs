@@ -4,6 +4,7 @@
 
 mod own;
 
+use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,19 +13,22 @@ use lockkeeper_testkit::server::Server;
 use serde_json::{Value, json};
 
 use crate::meters::{commands, count, servers_processor_time};
-use crate::report::{Row, Target};
+use crate::report::{Report, Row, Target};
 use crate::rounds::{Spread, in_turns};
 use crate::{Effort, PATIENCE};
-use own::Own;
+pub(crate) use own::Own;
 
 const PART: &str = "peers";
 
 /// The number of servers for a Redlock. Work on one server uses the first.
 const SERVERS: usize = 5;
 
+/// Numbers of tasks with a name each.
+const TASKS: [usize; 4] = [1, 8, 64, 256];
+
 /// The work, and how many tasks and clients do it.
 #[derive(Debug, Clone, Copy)]
-struct Scene {
+pub(crate) struct Scene {
     work: Work,
     kind: &'static str,
     tasks: usize,
@@ -41,7 +45,7 @@ enum Work {
 }
 
 impl Scene {
-    const fn pairs(kind: &'static str, tasks: usize) -> Self {
+    pub(crate) const fn pairs(kind: &'static str, tasks: usize) -> Self {
         Self {
             work: Work::Pairs,
             kind,
@@ -103,15 +107,16 @@ fn scenes() -> Vec<Scene> {
         awake: false,
         ..Scene::pairs("mutex", 1)
     }];
-    scenes.extend([1, 8, 64, 256].map(|tasks| Scene::pairs("mutex", tasks)));
+    scenes.extend(TASKS.map(|tasks| Scene::pairs("mutex", tasks)));
     for kind in ["reentrant", "fair", "read", "write", "eight", "redlock"] {
-        scenes.extend([1, 64].map(|tasks| Scene::pairs(kind, tasks)));
+        scenes.extend(TASKS.map(|tasks| Scene::pairs(kind, tasks)));
     }
     scenes.extend(
         [(8, 1), (64, 1), (8, 8), (64, 8)]
             .map(|(tasks, clients)| Scene::contended("mutex", tasks, clients)),
     );
     scenes.extend([8, 64].map(|tasks| Scene::contended("fair", tasks, 8)));
+    scenes.extend([8, 64].map(|tasks| Scene::contended("redlock", tasks, 1)));
     scenes
 }
 
@@ -164,10 +169,10 @@ impl Peer {
 }
 
 /// A peer's report about a round.
-struct Answer {
+pub(crate) struct Answer {
     /// Per client, in µs.
-    waits: Vec<Vec<f64>>,
-    seconds: f64,
+    pub(crate) waits: Vec<Vec<f64>>,
+    pub(crate) seconds: f64,
     /// In µs.
     processor: f64,
 }
@@ -189,19 +194,20 @@ impl Answer {
 }
 
 /// Measures Lockkeeper and the programs that these commands start.
-pub(crate) async fn measure(effort: Effort, starts: &[String]) -> Result<Vec<Row>> {
+pub(crate) async fn measure(effort: Effort, starts: &[String]) -> Result<Report> {
     let mut servers = Vec::new();
     for _ in 0..SERVERS {
         servers.push(Server::start().await?);
     }
-    let mut peers = vec![Peer::Own(Own::new(&servers))];
+    let mut facts = BTreeMap::new();
+    let mut peers = vec![Peer::Own(Own::new(
+        servers.iter().map(Server::url).collect(),
+    ))];
     for start in starts {
         let words: Vec<String> = serde_json::from_str(start).context("no array of words")?;
         let program = Program::start(&words, &servers).await?;
-        println!(
-            "{:<12} {}: {}",
-            program.name, program.version, program.settings
-        );
+        let text = format!("{}: {}", program.version, program.settings);
+        facts.insert(program.name.clone(), text);
         peers.push(Peer::Program(Box::new(program)));
     }
     // Warm up, so that just-in-time compilation does not count.
@@ -225,7 +231,7 @@ pub(crate) async fn measure(effort: Effort, starts: &[String]) -> Result<Vec<Row
             Peer::Program(program) => program.stop().await?,
         }
     }
-    Ok(rows)
+    Ok(Report { facts, rows })
 }
 
 async fn compare(
@@ -285,9 +291,8 @@ async fn compare(
             }
             _ => rate,
         });
-        let half = row(", median", "µs", |it| it.half)?;
         rows.extend([
-            half,
+            row(", median", "µs", |it| it.half)?,
             row(", 99 %", "µs", |it| it.late)?,
             row(", longest", "µs", |it| it.worst)?,
             row(", client CPU", "µs", |it| it.processor)?,
@@ -349,10 +354,10 @@ fn sample(answer: Answer, server: f64, commands: f64) -> Result<Sample> {
 }
 
 /// Low-priority processes that keep the processors from sleeping: a round trip takes four times as long on sleeping ones.
-struct Awake(Vec<Child>);
+pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {
-    fn begin() -> Result<Self> {
+    pub(crate) fn begin() -> Result<Self> {
         let mut spinners = Self(Vec::new());
         for _ in 0..std::thread::available_parallelism()?.get() {
             let mut command = Command::new("chrt");

@@ -35,11 +35,15 @@ impl Place {
         }
     }
 
-    pub(crate) async fn client(&self, settings: ClientBuilder) -> Result<Client> {
-        let url = match self {
+    pub(crate) fn url(&self) -> String {
+        match self {
             Self::One(server) => server.url(),
             Self::Cluster(cluster) => cluster.url(),
-        };
+        }
+    }
+
+    pub(crate) async fn client(&self, settings: ClientBuilder) -> Result<Client> {
+        let url = self.url();
         Ok(timeout(PATIENCE, lockkeeper::connect_with(&url, settings)).await??)
     }
 

@@ -78,7 +78,7 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = vec![
         row("all in", "s", entered).target(Target::AtMost(1.0)),
         row("leave script", "µs", leaves),
-        row("leave script, longest", "µs", Spread::once(leaves.greatest))
+        row("leave script, longest", "µs", Spread::once(leaves.max))
             .target(Target::AtMost(1_000.0)),
     ];
     if !heartbeats.is_empty() {
@@ -86,7 +86,7 @@ pub(crate) async fn measure(effort: Effort) -> Result<Vec<Row>> {
         let longest = row(
             "heartbeat script, longest",
             "µs",
-            Spread::once(heartbeats.greatest),
+            Spread::once(heartbeats.max),
         );
         rows.push(longest.target(Target::AtMost(1_000.0)));
     }

@@ -1,15 +1,18 @@
 //! The results as a table for people and as JSON for programs.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::rounds::Spread;
 
 /// The target for a figure.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
     /// Not more than this.
     AtMost(f64),
@@ -36,20 +39,23 @@ impl fmt::Display for Target {
 }
 
 /// One figure.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
-    part: &'static str,
+    part: Cow<'static, str>,
     what: String,
-    unit: &'static str,
+    unit: Cow<'static, str>,
+    #[serde(flatten)]
     spread: Spread,
     target: Option<Target>,
-    point: Option<Point>,
+    /// Whether the median meets the target.
+    met: Option<bool>,
+    plot: Option<Point>,
 }
 
 /// The point of a figure in a plot.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Point {
-    plot: &'static str,
+    name: Cow<'static, str>,
     line: String,
     at: f64,
 }
@@ -63,88 +69,60 @@ impl Row {
         spread: Spread,
     ) -> Self {
         Self {
-            part,
+            part: part.into(),
             what: what.into(),
-            unit,
+            unit: unit.into(),
             spread,
             target: None,
-            point: None,
+            met: None,
+            plot: None,
         }
     }
 
     /// Makes the median a point of this line in this plot.
     pub(crate) fn plotted(mut self, plot: &'static str, line: &str, at: f64) -> Self {
-        let line = line.to_owned();
-        self.point = Some(Point { plot, line, at });
+        let (name, line) = (plot.into(), line.to_owned());
+        self.plot = Some(Point { name, line, at });
         self
     }
 
     /// Sets the target for the median.
     pub(crate) fn target(mut self, target: Target) -> Self {
         self.target = Some(target);
+        self.met = Some(target.is_met_by(self.spread.median));
         self
     }
 
-    /// Whether the median meets the target.
-    fn met(&self) -> Option<bool> {
-        self.target
-            .map(|target| target.is_met_by(self.spread.median))
-    }
-
     fn cells(&self) -> [String; 7] {
-        let range = if self.spread.least == self.spread.greatest {
-            String::new()
-        } else {
-            format!(
-                "{} … {}",
-                figure(self.spread.least),
-                figure(self.spread.greatest)
-            )
+        let Spread { median, min, max } = self.spread;
+        let range = match min == max {
+            true => String::new(),
+            false => format!("{} … {}", figure(min), figure(max)),
         };
-        let met = match self.met() {
+        let met = match self.met {
             Some(true) => "yes",
             Some(false) => "NO",
             None => "",
         };
+        let target = self.target.map(|target| target.to_string());
         [
-            self.part.to_owned(),
+            self.part.to_string(),
             self.what.clone(),
-            figure(self.spread.median),
-            self.unit.to_owned(),
+            figure(median),
+            self.unit.to_string(),
             range,
-            self.target
-                .map(|target| target.to_string())
-                .unwrap_or_default(),
+            target.unwrap_or_default(),
             met.to_owned(),
         ]
     }
-
-    fn json(&self) -> Value {
-        let (at_most, at_least) = match self.target {
-            Some(Target::AtMost(limit)) => (Some(limit), None),
-            Some(Target::AtLeast(limit)) => (None, Some(limit)),
-            None => (None, None),
-        };
-        json!({
-            "part": self.part,
-            "what": self.what,
-            "unit": self.unit,
-            "median": self.spread.median,
-            "min": self.spread.least,
-            "max": self.spread.greatest,
-            "at_most": at_most,
-            "at_least": at_least,
-            "met": self.met(),
-            "plot": self.point.as_ref().map(|it| json!({ "name": it.plot, "line": it.line, "at": it.at })),
-        })
-    }
 }
 
-/// All figures of one run.
-#[derive(Debug)]
+/// All figures of one run, or of a part of it.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    facts: Vec<(&'static str, String)>,
-    rows: Vec<Row>,
+    /// What the figures depend on: name and text of each.
+    pub(crate) facts: BTreeMap<String, String>,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// The column titles of the table.
@@ -153,29 +131,30 @@ const HEAD: [&str; 7] = ["part", "what", "median", "", "min … max", "target", 
 /// The column of the medians; numbers are aligned to the right.
 const MEDIAN: usize = 2;
 
-impl Report {
-    /// Creates a report that begins with these facts.
-    pub(crate) const fn new(facts: Vec<(&'static str, String)>) -> Self {
+impl From<Vec<Row>> for Report {
+    fn from(rows: Vec<Row>) -> Self {
         Self {
-            facts,
-            rows: Vec::new(),
+            facts: BTreeMap::new(),
+            rows,
         }
     }
+}
 
-    /// Adds figures.
-    pub(crate) fn add(&mut self, rows: Vec<Row>) {
-        self.rows.extend(rows);
-    }
-
-    /// Prints the facts that the figures depend on.
-    pub(crate) fn print_facts(&self) {
-        for (name, text) in &self.facts {
-            println!("{name:<12} {text}");
+impl Report {
+    /// Adds what another part has measured.
+    pub(crate) fn add(&mut self, part: Self) {
+        for (name, text) in part.facts {
+            // Those about the machine are from before the first part.
+            self.facts.entry(name).or_insert(text);
         }
+        self.rows.extend(part.rows);
     }
 
     /// Prints the table for people.
-    pub(crate) fn print_table(&self) {
+    pub(crate) fn print(&self) {
+        for (name, text) in &self.facts {
+            println!("{name:<12} {text}");
+        }
         let rows: Vec<_> = self.rows.iter().map(Row::cells).collect();
         let mut widths = HEAD.map(|head| head.chars().count());
         for row in &rows {
@@ -190,19 +169,21 @@ impl Report {
         }
     }
 
+    /// Reads a file that [`write`](Self::write) wrote.
+    pub(crate) fn read(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file);
+        let text = text.with_context(|| format!("failed to read {}", file.display()))?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
     /// Writes the JSON file for programs.
-    pub(crate) fn write_json(&self, file: &Path, quick: bool) -> Result<()> {
-        let facts: serde_json::Map<String, Value> = self
-            .facts
-            .iter()
-            .map(|(name, text)| ((*name).to_owned(), json!(text)))
-            .collect();
+    pub(crate) fn write(&self, file: &Path) -> Result<()> {
         // One row per line, so that two runs can be compared line by line.
-        let rows: Vec<String> = self.rows.iter().map(|row| row.json().to_string()).collect();
+        let rows: Result<Vec<String>, _> = self.rows.iter().map(serde_json::to_string).collect();
         let whole = format!(
-            "{{\n\"facts\": {},\n\"quick\": {quick},\n\"rows\": [\n{}\n]\n}}\n",
-            Value::from(facts),
-            rows.join(",\n"),
+            "{{\n\"facts\": {},\n\"rows\": [\n{}\n]\n}}\n",
+            serde_json::to_string(&self.facts)?,
+            rows?.join(",\n"),
         );
         let write = || {
             if let Some(folder) = file.parent() {

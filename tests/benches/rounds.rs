@@ -1,16 +1,17 @@
 //! Measures in turns, and summarises many measurements.
 
 use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
 
 /// The median of several values, with the least and the greatest of them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Spread {
     /// Half of the values are below.
     pub(crate) median: f64,
     /// The least value.
-    pub(crate) least: f64,
+    pub(crate) min: f64,
     /// The greatest value.
-    pub(crate) greatest: f64,
+    pub(crate) max: f64,
 }
 
 impl Spread {
@@ -18,12 +19,12 @@ impl Spread {
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Result<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
-        let least = *values.first().context("nothing was measured")?;
-        let greatest = *values.last().context("nothing was measured")?;
+        let min = *values.first().context("nothing was measured")?;
+        let max = *values.last().context("nothing was measured")?;
         Ok(Self {
             median: values[values.len() / 2],
-            least,
-            greatest,
+            min,
+            max,
         })
     }
 
@@ -31,8 +32,8 @@ impl Spread {
     pub(crate) const fn once(value: f64) -> Self {
         Self {
             median: value,
-            least: value,
-            greatest: value,
+            min: value,
+            max: value,
         }
     }
 

@@ -3,30 +3,28 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use lockkeeper::{Client, FairLock, Guard, Lock, Mutex, Redlock, ReentrantLock, RwLock};
-use lockkeeper_testkit::server::Server;
+use lockkeeper::{
+    Client, FairLock, Guard, Lock, MultiLock, Mutex, Redlock, ReentrantLock, RwLock, Semaphore,
+};
 use tokio::task::JoinSet;
 
 use super::{Answer, Scene, Work};
 use crate::meters::own_processor_time;
 use crate::pairs::micros;
-use crate::server::eight;
 
 /// Clients of all servers, created on demand.
-pub(super) struct Own {
+pub(crate) struct Own {
     urls: Vec<String>,
     clients: Vec<Vec<Client>>,
 }
 
 impl Own {
-    pub(super) fn new(servers: &[Server]) -> Self {
-        Self {
-            urls: servers.iter().map(Server::url).collect(),
-            clients: Vec::new(),
-        }
+    pub(crate) fn new(urls: Vec<String>) -> Self {
+        let clients = Vec::new();
+        Self { urls, clients }
     }
 
-    pub(super) async fn work(&mut self, scene: Scene, millis: usize) -> Result<Answer> {
+    pub(crate) async fn work(&mut self, scene: Scene, millis: usize) -> Result<Answer> {
         while self.clients.len() < scene.clients {
             let mut clients = Vec::new();
             for url in &self.urls {
@@ -59,7 +57,7 @@ impl Own {
         })
     }
 
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         for client in self.clients.into_iter().flatten() {
             client.close().await;
         }
@@ -89,11 +87,19 @@ fn spawn(
             let lock = RwLock::new(client, name).writer();
             spawn_one(working, which, lock, work, end);
         }
-        "eight" => spawn_one(working, which, eight(client, name), work, end),
+        "semaphore" => spawn_one(working, which, Semaphore::new(client, name, 4), work, end),
+        "eight" => spawn_one(working, which, eight(client, name)?, work, end),
         "redlock" => spawn_one(working, which, Redlock::new(clients, name)?, work, end),
         _ => spawn_one(working, which, Mutex::new(client, name), work, end),
     }
     Ok(())
+}
+
+/// Eight names, which one script acquires.
+fn eight(client: &Client, name: &str) -> Result<MultiLock> {
+    let locks = (0..8).map(|number| Mutex::new(client, &format!("{name} {number}")));
+    let locks: Vec<_> = locks.collect();
+    Ok(MultiLock::new(&locks)?)
 }
 
 fn spawn_one<L: Lock + 'static>(

@@ -90,6 +90,8 @@ enum Where {
     Forced,
     /// A server that loses the main key, and clients that come in again, or wait.
     MainKeyLost,
+    /// The holders of an inflated name are lost, or its inflation.
+    LostBehind(Incident),
     /// Claims are released into a cooldown.
     Cooldown,
     /// Claims are revoked, perhaps two of an owner.
@@ -175,6 +177,7 @@ impl Mutant {
                 ..Bounds::conversions().with(Incident::Revoked)
             },
             Where::MainKeyLost => Bounds::new(2, &[2, 2], 2, 0, 1).with(Incident::MainKeyLost),
+            Where::LostBehind(incident) => Bounds::new(2, &[2, 2], 3, 0, 1).with(incident),
         };
         let kinds = KindModel::ON_ONE_SERVER.into_iter();
         let kind = kinds.filter(|kind| kind.name == self.kind());

@@ -2,7 +2,7 @@
 
 use lockkeeper_lua::{lock, name};
 
-use super::{Mutant, Where, mutant};
+use super::{Incident, Mutant, Where, mutant};
 
 /// Mutants of the scripts that show in the fair lock; the simulation must find them too.
 pub const FAIR: &[Mutant] = &[
@@ -100,6 +100,20 @@ pub(super) const SEARCHED: &[Mutant] = &[
         "  redis.call('UNLINK', name.holders, name.queue, name.state)\n",
         "",
         Where::MainKeyLost,
+    ),
+    mutant(
+        "fair_marker_over_nobody_counts_its_holders",
+        &lock::ACQUIRE,
+        "  if #first > 0 then\n",
+        "  do\n",
+        Where::LostBehind(Incident::HoldersLost),
+    ),
+    mutant(
+        "fair_renewal_takes_a_thin_value_for_the_end",
+        &lock::RENEW_INFLATED,
+        "  if alone == claim and not string.find(flags, '[rc]') then\n",
+        "  if false then\n",
+        Where::LostBehind(Incident::InflationLost),
     ),
     mutant(
         "fair_acquire_shortens_a_grant",

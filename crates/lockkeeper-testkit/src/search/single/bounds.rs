@@ -51,6 +51,10 @@ pub enum Incident {
     /// The server loses the main key. Exclusion is not promised beside the claims that stood under it, so their clients crash
     /// with it.
     MainKeyLost,
+    /// The server loses the key of the holders of an inflated name. As for the main key, but who waits is served.
+    HoldersLost,
+    /// A failover loses the inflation of a name whose holder is alone: the others are not known any more, and crash.
+    InflationLost,
     /// The limit of a semaphore is set, lower or higher.
     LimitSet,
     /// The name is revoked.
@@ -61,10 +65,12 @@ pub enum Incident {
 
 impl Incident {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::CounterLost,
         Self::CounterBehind,
         Self::MainKeyLost,
+        Self::HoldersLost,
+        Self::InflationLost,
         Self::LimitSet,
         Self::Revoked,
         Self::Forced,
@@ -76,6 +82,8 @@ impl Incident {
             Self::CounterLost => "counter-lost",
             Self::CounterBehind => "counter-behind",
             Self::MainKeyLost => "main-key-lost",
+            Self::HoldersLost => "holders-lost",
+            Self::InflationLost => "inflation-lost",
             Self::LimitSet => "limit-set",
             Self::Revoked => "revoked",
             Self::Forced => "forced",
@@ -88,6 +96,8 @@ impl Incident {
             Self::CounterLost => "the server loses the counter",
             Self::CounterBehind => "a failover puts the counter back",
             Self::MainKeyLost => "the server loses the main key",
+            Self::HoldersLost => "the server loses the holders",
+            Self::InflationLost => "a failover loses the inflation",
             Self::LimitSet => "the limit is set",
             Self::Revoked => "the name is revoked",
             Self::Forced => "the name is taken by force",
@@ -200,6 +210,7 @@ impl Bounds {
         all.retain(|bounds| match bounds.incident {
             // If the main key says more than who holds, nobody is served until somebody sets it again.
             Some(Incident::MainKeyLost) => kind.value.is_none(),
+            Some(Incident::HoldersLost | Incident::InflationLost) => !kind.is_anothers(),
             // Another library's names are revoked by other scripts.
             Some(Incident::Revoked | Incident::Forced) => !kind.is_anothers(),
             // Nor do its claims draw tokens.
@@ -284,6 +295,9 @@ impl Bounds {
                 new(2, &[2], 4, 1, 0).clock_right(),
                 // A claim that waits, or holds, under a name whose main key was lost.
                 new(2, &[2, 2], 2, 0, 1).with(Incident::MainKeyLost),
+                // One that waits behind holders that were lost, or holds alone again.
+                new(2, &[2, 2], 2, 0, 1).with(Incident::HoldersLost),
+                new(2, &[2, 2], 3, 0, 1).with(Incident::InflationLost),
                 // Claims that are released into a cooldown while another waits.
                 new(2, &[2, 2], 2, 0, 1).cooling_down(),
                 new(2, &[2], 4, 1, 0).cooling_down(),

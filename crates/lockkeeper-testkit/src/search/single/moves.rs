@@ -234,6 +234,17 @@ impl OneName {
                 let server = self.runs.without_main_key(server, tick)?;
                 moves.add(what, State { server, ..crashed }, None);
             }
+            Incident::HoldersLost => {
+                let crashed = self.with_crashed(state, |its| its.left.is_some())?;
+                let server = self.runs.without_holders(server, tick)?;
+                moves.add(what, State { server, ..crashed }, None);
+            }
+            Incident::InflationLost => {
+                if let Some(server) = self.runs.without_inflation(server, tick)? {
+                    let crashed = self.with_crashed(state, |its| its.queued.is_some())?;
+                    moves.add(what, State { server, ..crashed }, None);
+                }
+            }
             Incident::LimitSet => {
                 for limit in [1, 2, 3] {
                     let run = self.runs.set_limit(server, tick, limit)?;

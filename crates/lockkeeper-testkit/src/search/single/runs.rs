@@ -342,6 +342,46 @@ impl Runs {
         self.without(&key, server, tick)
     }
 
+    /// The state without the holders of an inflated name.
+    pub(super) fn without_holders(&mut self, server: u32, tick: u8) -> Result<u32> {
+        let key = self.name().part("holders");
+        self.without(&key, server, tick)
+    }
+
+    /// The state from before the name was inflated, if one claim holds all of it.
+    pub(super) fn without_inflation(&mut self, server: u32, tick: u8) -> Result<Option<u32>> {
+        self.server.restore(server, tick);
+        let name = self.name();
+        let main = name.main();
+        let derived = ["holders", "queue", "state"].map(|part| name.part(part));
+        let marker = self.server.execute(&["GET", main])?;
+        let marker: Vec<&str> = marker.as_str().unwrap_or_default().split(' ').collect();
+        let [kind, "*", "1", "1", "0", token, "-" | "-e", _] = marker[..] else {
+            return Ok(None);
+        };
+        let holders = self
+            .server
+            .execute(&["ZRANGE", &derived[0], "0", "-1", "WITHSCORES"])?;
+        let Value::List(holders) = holders else {
+            return Ok(None);
+        };
+        let [Some(member), Some(ends)] = [0, 1].map(|at| holders.get(at).and_then(Value::as_str))
+        else {
+            return Ok(None);
+        };
+        let left = ends.parse::<i64>()? - TICKS.server_time(tick, 0) / 1_000;
+        let Some(claim) = member.strip_prefix("x:").filter(|_| left > 0) else {
+            return Ok(None);
+        };
+        let value = format!("{kind} x {claim} {token}");
+        self.server
+            .execute(&["SET", main, &value, "PX", &left.to_string()])?;
+        for key in &derived {
+            self.server.execute(&["DEL", key])?;
+        }
+        Ok(Some(self.server.number()))
+    }
+
     fn without(&mut self, key: &str, server: u32, tick: u8) -> Result<u32> {
         self.server.restore(server, tick);
         self.server.execute(&["DEL", key])?;
