@@ -101,11 +101,17 @@ impl Acquisition {
         }
     }
 
+    /// Makes the claims of the stage if there are none.
+    fn arm(&mut self, stage: &Stage) {
+        if self.claims.is_empty() {
+            // A vector that grows by itself has room for four, and a guard would keep it.
+            self.claims = vec![stage.arm()];
+        }
+    }
+
     /// The claim of a stage with one part; makes one if there is none.
     pub(super) fn only_claim(&mut self, stage: &Stage) -> Option<Arc<Part>> {
-        if self.claims.is_empty() {
-            self.claims.push(stage.arm());
-        }
+        self.arm(stage);
         self.claims.first().and_then(Unreleased::first).cloned()
     }
 
@@ -174,9 +180,7 @@ impl Acquisition {
         }
         let engine = Arc::clone(&stage.first().engine);
         // If this future is dropped, these are dropped too, and so released.
-        if self.claims.is_empty() {
-            self.claims.push(stage.arm());
-        }
+        self.arm(stage);
         let requester = &engine.requester;
         let parts = self.claims.first().map_or(&[][..], |it| &it.parts);
         let (outcomes, record) = match parts {

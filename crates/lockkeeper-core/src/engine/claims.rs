@@ -70,7 +70,7 @@ impl Claims {
                 (false, true) => {
                     index.known.insert(part.id.text(), Arc::clone(part));
                     if part.terms.in_cohort {
-                        index.cohorts.enter(part.main());
+                        index.cohorts.enter(part.protocol.name().main_text());
                     }
                 }
                 (true, false) => {

@@ -10,6 +10,7 @@
 //! limited number of times.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::words::agenda::Number;
@@ -25,13 +26,20 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// The cohorts of a client, by the main keys of their names, with a `T` for each claim in a local queue.
 #[derive(Debug)]
 pub(crate) struct Cohorts<T> {
-    names: BTreeMap<Box<str>, Cohort<T>>,
+    names: BTreeMap<Arc<str>, Cohort<T>>,
 }
 
+/// Most names have one claim, so the rest is in a box.
 #[derive(Debug)]
 struct Cohort<T> {
     /// How many of its claims the server may know of.
     active: usize,
+    /// From the first claim on that has had to wait.
+    crowd: Option<Box<Crowd<T>>>,
+}
+
+#[derive(Debug)]
+struct Crowd<T> {
     /// The claims in the local queue, in order of arrival.
     line: BTreeMap<Number, T>,
     /// A claim that has ended hands over to another.
@@ -68,10 +76,9 @@ impl<T> Default for Cohorts<T> {
     }
 }
 
-impl<T> Default for Cohort<T> {
+impl<T> Default for Crowd<T> {
     fn default() -> Self {
         Self {
-            active: 0,
             line: BTreeMap::new(),
             handover: None,
             handovers: 0,
@@ -83,8 +90,14 @@ impl<T> Default for Cohort<T> {
 
 impl<T: Clone> Cohort<T> {
     /// Whether any claim asks, waits or holds, or is about to.
-    const fn is_led(&self) -> bool {
-        self.active > 0 || self.handover.is_some()
+    fn is_led(&self) -> bool {
+        let crowd = self.crowd.as_ref();
+        self.active > 0 || crowd.is_some_and(|crowd| crowd.handover.is_some())
+    }
+
+    fn is_over(&self) -> bool {
+        let crowd = self.crowd.as_ref();
+        !self.is_led() && crowd.is_none_or(|crowd| crowd.line.is_empty())
     }
 
     /// The claim to notify that it is its turn to ask.
@@ -92,21 +105,48 @@ impl<T: Clone> Cohort<T> {
         if self.is_led() {
             return None;
         }
-        (self.handovers, self.since) = (0, None);
-        self.line.first_key_value().map(|(_, claim)| claim.clone())
+        let crowd = self.crowd.as_mut()?;
+        (crowd.handovers, crowd.since) = (0, None);
+        crowd.line.first_key_value().map(|(_, claim)| claim.clone())
     }
+}
 
+impl<T: Clone> Crowd<T> {
     fn may_hand_over(&self, now: Moment) -> bool {
         let recent = self.since.is_none_or(|since| now.since(since) < LONGEST);
-        let may_again = recent && self.handovers < HANDOVERS || mutant!(EndlessCohort);
-        may_again && !self.is_led()
+        recent && self.handovers < HANDOVERS || mutant!(EndlessCohort)
+    }
+
+    /// Begins to hand over from this claim to the first one in the queue that still waits.
+    fn hand_over(&mut self, from: Number, now: Moment, waits: impl Fn(&T) -> bool) {
+        let next = self.line.iter().find(|(_, claim)| waits(claim));
+        if let Some((&to, _)) = next
+            && let Some(claim) = self.line.remove(&to)
+        {
+            self.handovers += 1;
+            self.since.get_or_insert(now);
+            self.handover = Some(Handover {
+                from,
+                to,
+                claim,
+                begun: false,
+                deserted: false,
+            });
+        }
     }
 }
 
 impl<T: Clone> Cohorts<T> {
     /// Notes that from now on the server may know of a claim.
-    pub(crate) fn enter(&mut self, name: &str) {
-        self.names.entry(name.into()).or_default().active += 1;
+    pub(crate) fn enter(&mut self, name: &Arc<str>) {
+        match self.names.get_mut(name) {
+            Some(cohort) => cohort.active += 1,
+            None => {
+                let (active, crowd) = (1, None);
+                self.names
+                    .insert(Arc::clone(name), Cohort { active, crowd });
+            }
+        }
     }
 
     /// Notes that the claim `from` has ended. If it can hand over, it does so to the first claim in the queue that
@@ -121,21 +161,13 @@ impl<T: Clone> Cohorts<T> {
     ) -> Option<T> {
         let cohort = self.names.get_mut(name)?;
         cohort.active = cohort.active.saturating_sub(1);
-        if can_hand_over && cohort.may_hand_over(now) {
-            let next = cohort.line.iter().find(|(_, claim)| waits(claim));
-            if let Some((&to, _)) = next
-                && let Some(claim) = cohort.line.remove(&to)
-            {
-                cohort.handovers += 1;
-                cohort.since.get_or_insert(now);
-                cohort.handover = Some(Handover {
-                    from,
-                    to,
-                    claim,
-                    begun: false,
-                    deserted: false,
-                });
-            }
+        let is_led = cohort.is_led();
+        if let Some(crowd) = cohort.crowd.as_mut()
+            && can_hand_over
+            && !is_led
+            && crowd.may_hand_over(now)
+        {
+            crowd.hand_over(from, now, waits);
         }
         self.called(name)
     }
@@ -145,13 +177,14 @@ impl<T: Clone> Cohorts<T> {
         let Some(cohort) = self.names.get_mut(name) else {
             return false;
         };
-        cohort.line.insert(number, claim);
+        let crowd = cohort.crowd.get_or_insert_default();
+        crowd.line.insert(number, claim);
         true
     }
 
     /// Begins the handover of this claim. Returns the claim that it hands over to.
     pub(crate) fn begin(&mut self, name: &str, from: Number) -> Option<T> {
-        let handover = self.names.get_mut(name)?.handover.as_mut();
+        let handover = self.crowd(name)?.handover.as_mut();
         let handover = handover.filter(|it| it.from == from && !it.begun)?;
         handover.begun = true;
         Some(handover.claim.clone())
@@ -160,8 +193,7 @@ impl<T: Clone> Cohorts<T> {
     /// Ends the handover of this claim, whatever its outcome. Returns the claim that must check: the next one, which
     /// asks if it was granted nothing, or the one behind it if the next one has given up.
     pub(crate) fn end(&mut self, name: &str, from: Number) -> Option<T> {
-        let cohort = self.names.get_mut(name)?;
-        let handover = cohort.handover.take_if(|it| it.from == from)?;
+        let handover = self.crowd(name)?.handover.take_if(|it| it.from == from)?;
         match handover.deserted {
             true => self.called(name),
             false => {
@@ -182,9 +214,11 @@ impl<T: Clone> Cohorts<T> {
         now: Moment,
     ) -> Option<Moment> {
         let cohort = self.names.get_mut(name)?;
-        let until = patience.until.max(cohort.patient_until.unwrap_or(now));
+        let is_active = cohort.active > 0;
+        let crowd = cohort.crowd.as_mut()?;
+        let until = patience.until.max(crowd.patient_until.unwrap_or(now));
         let impatient = now >= until;
-        if let Some(handover) = cohort.handover.as_ref().filter(|it| it.to == number) {
+        if let Some(handover) = crowd.handover.as_ref().filter(|it| it.to == number) {
             if handover.begun || !impatient {
                 return Some(if impatient {
                     now.after(patience.lasts)
@@ -192,30 +226,34 @@ impl<T: Clone> Cohorts<T> {
                     until
                 });
             }
-            cohort.handover = None;
+            crowd.handover = None;
         }
-        let is_first = cohort.line.keys().next() == Some(&number);
-        let others_first = !is_first || cohort.is_led();
-        if cohort.line.contains_key(&number) && others_first {
+        let is_first = crowd.line.keys().next() == Some(&number);
+        let others_first = !is_first || is_active || crowd.handover.is_some();
+        if crowd.line.contains_key(&number) && others_first {
             if !impatient {
                 return Some(until);
             }
-            cohort.patient_until = Some(now.after(patience.lasts));
+            crowd.patient_until = Some(now.after(patience.lasts));
         }
-        cohort.line.remove(&number);
+        crowd.line.remove(&number);
         self.forget(name);
         None
     }
 
     /// Removes a claim that gives up. Returns the claim to notify that it is its turn.
     pub(crate) fn give_up(&mut self, name: &str, number: Number) -> Option<T> {
-        let cohort = self.names.get_mut(name)?;
-        cohort.line.remove(&number);
-        if let Some(handover) = cohort.handover.as_mut().filter(|it| it.to == number) {
+        let crowd = self.crowd(name)?;
+        crowd.line.remove(&number);
+        if let Some(handover) = crowd.handover.as_mut().filter(|it| it.to == number) {
             handover.deserted = true;
         }
-        cohort.handover.take_if(|it| it.deserted && !it.begun);
+        crowd.handover.take_if(|it| it.deserted && !it.begun);
         self.called(name)
+    }
+
+    fn crowd(&mut self, name: &str) -> Option<&mut Crowd<T>> {
+        self.names.get_mut(name)?.crowd.as_deref_mut()
     }
 
     fn called(&mut self, name: &str) -> Option<T> {
@@ -225,8 +263,7 @@ impl<T: Clone> Cohorts<T> {
     }
 
     fn forget(&mut self, name: &str) {
-        let over = |cohort: &Cohort<T>| !cohort.is_led() && cohort.line.is_empty();
-        if self.names.get(name).is_some_and(over) {
+        if self.names.get(name).is_some_and(Cohort::is_over) {
             self.names.remove(name);
         }
     }
@@ -245,7 +282,7 @@ mod tests {
     /// Claim 1 holds, and these claims stand in the queue.
     fn held(line: &[Number]) -> Cohorts<Number> {
         let mut cohorts = Cohorts::default();
-        cohorts.enter(NAME);
+        cohorts.enter(&NAME.into());
         for &number in line {
             assert!(cohorts.arrive(NAME, number, number));
         }
@@ -268,7 +305,7 @@ mod tests {
     fn nobody_waits_locally_where_nobody_is() {
         let mut cohorts = Cohorts::<Number>::default();
         assert!(!cohorts.arrive(NAME, 1, 1));
-        cohorts.enter(NAME);
+        cohorts.enter(&NAME.into());
         assert_eq!(leaves(&mut cohorts, 1, 1), None);
         assert!(cohorts.names.is_empty());
     }
@@ -283,7 +320,7 @@ mod tests {
         assert_eq!(cohorts.begin(NAME, 1), None, "once");
         assert!(!may_ask(&mut cohorts, 2, true), "it is under way");
         assert!(!may_ask(&mut cohorts, 3, false), "another one comes first");
-        cohorts.enter(NAME);
+        cohorts.enter(&NAME.into());
         assert_eq!(cohorts.end(NAME, 1), Some(2));
         assert_eq!(leaves(&mut cohorts, 2, 2), None);
         assert_eq!(cohorts.begin(NAME, 2), Some(3));
@@ -363,7 +400,7 @@ mod tests {
             assert!(cohorts.arrive(NAME, number + 1, number + 1));
             assert_eq!(leaves(&mut cohorts, number, 1), None);
             assert_eq!(cohorts.begin(NAME, number), Some(number + 1));
-            cohorts.enter(NAME);
+            cohorts.enter(&NAME.into());
             cohorts.end(NAME, number);
         }
         assert!(cohorts.arrive(NAME, 1000, 1000));
@@ -376,7 +413,7 @@ mod tests {
         let mut cohorts = held(&[2, 3]);
         assert_eq!(leaves(&mut cohorts, 1, 1_000), None);
         assert_eq!(cohorts.begin(NAME, 1), Some(2));
-        cohorts.enter(NAME);
+        cohorts.enter(&NAME.into());
         cohorts.end(NAME, 1);
         assert_eq!(leaves(&mut cohorts, 2, 1_050), Some(3), "for so long");
     }
@@ -384,7 +421,7 @@ mod tests {
     #[test]
     fn nobody_hands_over_past_one_of_its_own_client_that_has_asked() {
         let mut cohorts = held(&[2]);
-        cohorts.enter(NAME);
+        cohorts.enter(&NAME.into());
         assert_eq!(leaves(&mut cohorts, 1, 2), None);
         assert_eq!(cohorts.begin(NAME, 1), None);
         assert!(!may_ask(&mut cohorts, 2, false));

@@ -106,6 +106,11 @@ impl Name {
         &self.main
     }
 
+    /// The main key, to be shared.
+    pub(crate) const fn main_text(&self) -> &Arc<str> {
+        &self.main
+    }
+
     /// Whether other libraries may use the name too: a name in the empty namespace.
     pub(crate) const fn is_shared(&self) -> bool {
         self.user == 0
