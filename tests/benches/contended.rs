@@ -105,7 +105,8 @@ async fn round<S: Subject>(
     clients: &[Client],
 ) -> Result<Sample> {
     let before = scripts(from_ref(server)).await?;
-    let end = Instant::now() + ROUND;
+    let begun = Instant::now();
+    let end = begun + ROUND;
     let mut working = JoinSet::new();
     for task in 0..tasks {
         let client = task % clients.len();
@@ -118,6 +119,7 @@ async fn round<S: Subject>(
         grants[client] += its.len();
         waits.extend(its);
     }
+    let seconds = begun.elapsed().as_secs_f64();
     waits.sort_unstable();
     let millis = |wait: &Duration| wait.as_secs_f64() * 1_000.0;
     let late = waits.get(waits.len() * 99 / 100).context("no grant")?;
@@ -125,7 +127,7 @@ async fn round<S: Subject>(
     let least = grants.iter().min().context("no client")?;
     let all = count(waits.len());
     Ok(Sample {
-        rate: all / ROUND.as_secs_f64(),
+        rate: all / seconds,
         scripts: (scripts(from_ref(server)).await? - before) / all,
         late: millis(late),
         worst: millis(worst),

@@ -12,7 +12,7 @@ use lockkeeper_testkit::peer::Program;
 use lockkeeper_testkit::server::Server;
 use serde_json::{Value, json};
 
-use crate::meters::{commands, count, servers_processor_time};
+use crate::meters::{commands, count, processors, servers_processor_time};
 use crate::report::{Report, Row, Target};
 use crate::rounds::{Spread, in_turns};
 use crate::{Effort, PATIENCE};
@@ -359,13 +359,15 @@ pub(crate) struct Awake(Vec<Child>);
 impl Awake {
     pub(crate) fn begin() -> Result<Self> {
         let mut spinners = Self(Vec::new());
-        for _ in 0..std::thread::available_parallelism()?.get() {
-            let mut command = Command::new("chrt");
-            command.args(["--idle", "0", "sh", "-c", "while :; do :; done"]);
+        // All of them: with `--cores` the servers run where this process may not.
+        for processor in 0..processors() {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &processor.to_string(), "chrt", "--idle", "0"]);
+            command.args(["sh", "-c", "while :; do :; done"]);
             let child = command.stdin(Stdio::null()).spawn();
             spinners
                 .0
-                .push(child.context("failed to start chrt, of util-linux")?);
+                .push(child.context("failed to start taskset, of util-linux")?);
         }
         Ok(spinners)
     }

@@ -21,8 +21,10 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let min = *values.first().context("nothing was measured")?;
         let max = *values.last().context("nothing was measured")?;
+        // Of an even number, between the two in the middle.
+        let middle = [(values.len() - 1) / 2, values.len() / 2].map(|at| values[at]);
         Ok(Self {
-            median: values[values.len() / 2],
+            median: f64::midpoint(middle[0], middle[1]),
             min,
             max,
         })
