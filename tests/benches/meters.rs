@@ -104,8 +104,15 @@ pub(crate) async fn watch(servers: &[Server], length: Duration) -> Result<Watche
     })
 }
 
+/// How many processors there are, also those on which this process may not run.
+pub(crate) fn processors() -> usize {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let all = text.lines().filter(|line| line.starts_with("processor"));
+    all.count().max(1)
+}
+
 /// The facts that the figures depend on: name and text of each.
-pub(crate) async fn machine(rounds: usize) -> Result<BTreeMap<String, String>> {
+pub(crate) async fn machine(effort: &str) -> Result<BTreeMap<String, String>> {
     let server = Server::start().await?;
     let text = server.command(&["INFO", "server"]).await?.into_text()?;
     // Valkey reports its own version and the version of Redis that it is compatible with.
@@ -117,15 +124,12 @@ pub(crate) async fn machine(rounds: usize) -> Result<BTreeMap<String, String>> {
         ),
     };
     let own = std::thread::available_parallelism()?.get();
-    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let all = processors
-        .lines()
-        .filter(|line| line.starts_with("processor"));
-    let cores = match all.count() {
+    let cores = match processors() {
         all if all > own => format!("{own} of {all}"),
         _ => own.to_string(),
     };
-    let processor = processors
+    let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = about
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or("an unknown processor", |(_, model)| model);
@@ -143,7 +147,7 @@ pub(crate) async fn machine(rounds: usize) -> Result<BTreeMap<String, String>> {
             "system",
             format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         ),
-        ("rounds", rounds.to_string()),
+        ("effort", effort.to_owned()),
     ];
     Ok(facts.map(|(name, text)| (name.to_owned(), text)).into())
 }

@@ -26,7 +26,7 @@ pub(crate) struct Options {
     #[arg(long)]
     peers: bool,
     /// Draws the figures into the book after measuring.
-    #[arg(long, conflicts_with_all = ["quick", "only"], requires = "peers")]
+    #[arg(long, conflicts_with_all = ["quick", "only", "cores"], requires = "peers")]
     plots: bool,
     /// Keeps the programs on the first N processors and the servers on the others, so that neither takes the other's time.
     #[arg(long, value_name = "N")]
@@ -81,7 +81,7 @@ fn apart(programs: usize) -> Result<Command> {
     fs::create_dir_all(root().join("target"))?;
     fs::write(
         &script,
-        format!("#!/bin/sh\nexec taskset -c {rest} {server} \"$@\"\n"),
+        format!("#!/bin/sh\nexec taskset -c {rest} '{server}' \"$@\"\n"),
     )?;
     fs::set_permissions(&script, Permissions::from_mode(0o755))?;
     let cargo = cargo();

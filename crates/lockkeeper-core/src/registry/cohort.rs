@@ -34,7 +34,7 @@ pub(crate) struct Cohorts<T> {
 struct Cohort<T> {
     /// How many of its claims the server may know of.
     active: usize,
-    /// From the first claim on that has had to wait.
+    /// Made when the first claim has to wait, and kept until the cohort ends.
     crowd: Option<Box<Crowd<T>>>,
 }
 

@@ -51,9 +51,10 @@ pub enum Incident {
     /// The server loses the main key. Exclusion is not promised beside the claims that stood under it, so their clients crash
     /// with it.
     MainKeyLost,
-    /// The server loses the key of the holders of an inflated name. As for the main key, but who waits is served.
+    /// The server loses the key of the holders of an inflated name. Their clients crash; whoever waits must still be served.
     HoldersLost,
-    /// A failover loses the inflation of a name whose holder is alone: the others are not known any more, and crash.
+    /// The only holder of an inflated name is written as a thin value, as after a failover that lost the inflation. The clients
+    /// of those who wait crash.
     InflationLost,
     /// The limit of a semaphore is set, lower or higher.
     LimitSet,

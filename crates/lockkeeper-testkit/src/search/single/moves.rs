@@ -235,9 +235,13 @@ impl OneName {
                 moves.add(what, State { server, ..crashed }, None);
             }
             Incident::HoldersLost => {
-                let crashed = self.with_crashed(state, |its| its.left.is_some())?;
-                let server = self.runs.without_holders(server, tick)?;
-                moves.add(what, State { server, ..crashed }, None);
+                let without = self.runs.without_holders(server, tick)?;
+                // A name that is not inflated has no such key.
+                if without != server {
+                    let crashed = self.with_crashed(state, |its| its.left.is_some())?;
+                    let server = without;
+                    moves.add(what, State { server, ..crashed }, None);
+                }
             }
             Incident::InflationLost => {
                 if let Some(server) = self.runs.without_inflation(server, tick)? {

@@ -348,7 +348,7 @@ impl Runs {
         self.without(&key, server, tick)
     }
 
-    /// The state from before the name was inflated, if one claim holds all of it.
+    /// The state with the only holder of an inflated name as a thin value, if it takes all of the name.
     pub(super) fn without_inflation(&mut self, server: u32, tick: u8) -> Result<Option<u32>> {
         self.server.restore(server, tick);
         let name = self.name();
