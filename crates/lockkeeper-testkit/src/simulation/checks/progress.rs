@@ -105,7 +105,7 @@ impl Checks {
                 && !self.late
                 && let Some(back) = holders
                     .iter()
-                    .find(|claim| self.released.contains(&self.id(name, claim)))
+                    .find(|claim| self.released.contains_key(&self.id(name, claim)))
             {
                 let what = format!("{} was released and holds name{name} again", short(back));
                 self.violate("back after its release", what);
@@ -247,10 +247,16 @@ impl Checks {
         let settles = self.settles[self.places[name].server];
         let unwanted = holders.iter().find(|claim| {
             let owner = claim.split('/').next().unwrap_or_default().to_owned();
-            let granted = self.granted.get(&self.id(name, claim));
+            let id = self.id(name, claim);
+            let granted = self.granted.get(&id);
             let young =
                 granted.is_some_and(|granted| *granted >= calm || settles && self.is_alive(claim));
-            young && !self.interest.contains_key(&(name, owner))
+            // Its acquire has outlived the tombstone of its release, which no guarantee excludes.
+            let released = self.released.get(&id).filter(|_| self.late);
+            let came_back = released
+                .zip(granted)
+                .is_some_and(|(released, granted)| *granted >= *released + self.certain);
+            young && !came_back && !self.interest.contains_key(&(name, owner))
         });
         let Some(claim) = unwanted else {
             self.ghost[name] = None;
