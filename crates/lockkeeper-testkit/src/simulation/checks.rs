@@ -110,8 +110,10 @@ pub(super) struct Checks {
     eras: BTreeMap<(usize, u64), u64>,
     /// How often each server has lost data, and when it last did.
     losses: Vec<(u64, Duration)>,
-    /// Claims whose release the server has executed, and when it last did.
-    released: BTreeMap<Id, Duration>,
+    /// Claims whose release the server has executed.
+    released: BTreeSet<Id>,
+    /// Until when the tombstone stands that a release has left.
+    tombstones: BTreeMap<Id, Duration>,
     /// When the server last granted a claim.
     granted: BTreeMap<Id, Duration>,
     /// When the server last executed something that may have armed the lease of a claim.
@@ -226,7 +228,7 @@ impl Checks {
             && matches!(reply.status(), Status::Granted | Status::More)
             && let Some(old) = replaced(call)
         {
-            self.released.insert((place, old.to_owned()), now);
+            self.released.insert((place, old.to_owned()));
         }
         for item in items(call, reply) {
             if let Some(name) = self.name_of(place, item.main) {
@@ -276,7 +278,11 @@ impl Checks {
             }
             (Verb::Release, Some(Status::Released | Status::NotHeld)) => {
                 self.freed[name] = Some(now);
-                self.released.insert((place, claim.to_owned()), now);
+                self.released.insert((place, claim.to_owned()));
+                if !item.tombstone_ttl.is_zero() {
+                    let until = now + item.tombstone_ttl;
+                    self.tombstones.insert((place, claim.to_owned()), until);
+                }
             }
             (Verb::Convert, Some(Status::Busy)) if shown.holders().len() < 2 => {
                 let what = format!("{} alone reads name{name}", short(claim));

@@ -58,6 +58,8 @@ pub(super) struct Item<'a> {
     pub(super) share: &'a str,
     /// How long it counts as alive if it waits; zero if the request does not say.
     pub(super) waiter_ttl: Duration,
+    /// How long the tombstone of its release stands; zero if it leaves none.
+    pub(super) tombstone_ttl: Duration,
     pub(super) status: Option<Status>,
     /// The first number behind the status: for a grant, its token.
     pub(super) token: u64,
@@ -74,11 +76,15 @@ impl Item<'_> {
 pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
     let script = call.item.script;
     let each = claims(call).into_iter().enumerate();
-    let (shares, waiter_ttls) = (labelled(call, "share"), labelled(call, "waiter_ttl"));
+    let shares = labelled(call, "share");
+    let times = ["waiter_ttl", "tombstone_ttl"].map(|label| labelled(call, label));
     let item = |(index, claim)| {
         let share = shares.get(index).copied().unwrap_or_default();
         let main = call.item.keys.get(index * script.keys.len())?;
-        let waiter_ttl = waiter_ttls.get(index).copied().unwrap_or_default();
+        let [waiter_ttl, tombstone_ttl] = times.each_ref().map(|its| {
+            let millis = its.get(index).and_then(|text: &&str| text.parse().ok());
+            Duration::from_millis(millis.unwrap_or_default())
+        });
         let (status, number) = match reply.field(index).filter(|_| script.batch) {
             Some(Value::List(outcome)) => (outcome.first().and_then(word), outcome.get(1)),
             Some(outcome) => (word(outcome), None),
@@ -89,7 +95,8 @@ pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
             claim,
             main,
             share,
-            waiter_ttl: Duration::from_millis(waiter_ttl.parse().unwrap_or_default()),
+            waiter_ttl,
+            tombstone_ttl,
             status,
             token: token.try_into().unwrap_or_default(),
         })

@@ -105,7 +105,7 @@ impl Checks {
                 && !self.late
                 && let Some(back) = holders
                     .iter()
-                    .find(|claim| self.released.contains_key(&self.id(name, claim)))
+                    .find(|claim| self.released.contains(&self.id(name, claim)))
             {
                 let what = format!("{} was released and holds name{name} again", short(back));
                 self.violate("back after its release", what);
@@ -252,10 +252,10 @@ impl Checks {
             let young =
                 granted.is_some_and(|granted| *granted >= calm || settles && self.is_alive(claim));
             // Its acquire has outlived the tombstone of its release, which no guarantee excludes.
-            let released = self.released.get(&id).filter(|_| self.late);
-            let came_back = released
+            let tombstone = self.tombstones.get(&id).filter(|_| self.late);
+            let came_back = tombstone
                 .zip(granted)
-                .is_some_and(|(released, granted)| *granted >= *released + self.certain);
+                .is_some_and(|(until, granted)| granted >= until);
             young && !came_back && !self.interest.contains_key(&(name, owner))
         });
         let Some(claim) = unwanted else {
