@@ -21,6 +21,7 @@ mod barred;
 mod bounds;
 mod change;
 mod client;
+mod incident;
 mod judge;
 mod leaders;
 mod moves;
@@ -38,8 +39,9 @@ use std::rc::Rc;
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub use bounds::{Bounds, Incident, MOST_CLIENTS};
+pub use bounds::{Bounds, MOST_CLIENTS};
 use change::{Change, Send};
+pub use incident::Incident;
 use runs::Runs;
 use state::{Asked, Client, State};
 

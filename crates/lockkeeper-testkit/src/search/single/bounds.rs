@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::TICKS;
+use super::{Incident, TICKS};
 use crate::kinds::KindModel;
 
 /// The largest number of clients. A state has room for this many, and searches with more take too long.
@@ -37,73 +37,6 @@ pub struct Bounds {
     pub min_hold: u8,
     /// What may happen to the name on the server, which counts as an ending.
     pub incident: Option<Incident>,
-}
-
-/// Something that happens to a name on the server and that no claim asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a search explores each of them")]
-pub enum Incident {
-    /// The server loses the counter. Requests then carry the largest token that their client has seen. Otherwise they carry
-    /// none, which makes no difference while the server remembers a larger one.
-    CounterLost,
-    /// A failover puts the counter back to an earlier token, and takes longer than a counter counts as just raised.
-    CounterBehind,
-    /// The server loses the main key. Exclusion is not promised beside the claims that stood under it, so their clients crash
-    /// with it.
-    MainKeyLost,
-    /// The server loses the key of the holders of an inflated name. Their clients crash; whoever waits must still be served.
-    HoldersLost,
-    /// The only holder of an inflated name is written as a thin value, as after a failover that lost the inflation. The clients
-    /// of those who wait crash.
-    InflationLost,
-    /// The limit of a semaphore is set, lower or higher.
-    LimitSet,
-    /// The name is revoked.
-    Revoked,
-    /// The name is taken from its holders by force. Exclusion is not promised beside them, so their clients crash.
-    Forced,
-}
-
-impl Incident {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::CounterLost,
-        Self::CounterBehind,
-        Self::MainKeyLost,
-        Self::HoldersLost,
-        Self::InflationLost,
-        Self::LimitSet,
-        Self::Revoked,
-        Self::Forced,
-    ];
-
-    /// Its name for a command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::CounterLost => "counter-lost",
-            Self::CounterBehind => "counter-behind",
-            Self::MainKeyLost => "main-key-lost",
-            Self::HoldersLost => "holders-lost",
-            Self::InflationLost => "inflation-lost",
-            Self::LimitSet => "limit-set",
-            Self::Revoked => "revoked",
-            Self::Forced => "forced",
-        }
-    }
-
-    /// What happens, as a clause.
-    pub(super) const fn what(self) -> &'static str {
-        match self {
-            Self::CounterLost => "the server loses the counter",
-            Self::CounterBehind => "a failover puts the counter back",
-            Self::MainKeyLost => "the server loses the main key",
-            Self::HoldersLost => "the server loses the holders",
-            Self::InflationLost => "a failover loses the inflation",
-            Self::LimitSet => "the limit is set",
-            Self::Revoked => "the name is revoked",
-            Self::Forced => "the name is taken by force",
-        }
-    }
 }
 
 impl Bounds {

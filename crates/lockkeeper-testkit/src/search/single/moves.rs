@@ -21,7 +21,7 @@ use lockkeeper_core::store::Outcome;
 use super::change::{Change, Event};
 use super::runs::{Run, Standing, Stands};
 use super::send::Sending;
-use super::state::{Asked, Attempt, Client, Grant, Message, Question, Reply, State, Told};
+use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
 use super::{Incident, OneName, TICKS};
 use crate::kinds::{Claimant, letter};
 use crate::search::explore::Moves;
@@ -200,123 +200,6 @@ impl OneName {
         }
     }
 
-    /// Adds what can happen to the name; `state` counts it already.
-    fn incident(
-        &mut self,
-        incident: Incident,
-        state: State,
-        moves: &mut Moves<State>,
-    ) -> Result<()> {
-        let (server, tick) = (state.server, state.tick);
-        let what = || incident.what().to_owned();
-        match incident {
-            Incident::CounterLost | Incident::CounterBehind => {
-                // Every draw takes time, so the clock is ahead of the last token.
-                let now = u64::try_from(TICKS.server_time(tick, 0))?;
-                let is_drawn = |last: Grant| last.token.get() >= now;
-                if !self.bounds.clock_behind
-                    && [state.last, state.last_read]
-                        .into_iter()
-                        .flatten()
-                        .any(is_drawn)
-                {
-                    return Ok(());
-                }
-                let server = match incident {
-                    Incident::CounterBehind => self.runs.with_counter_behind(server, tick)?,
-                    _ => self.runs.without_counter(server, tick)?,
-                };
-                moves.add(what, State { server, ..state }, None);
-            }
-            Incident::MainKeyLost => {
-                let stands = |its: &Stands| its.left.is_some() || its.queued.is_some();
-                let crashed = self.with_crashed(state, stands)?;
-                let server = self.runs.without_main_key(server, tick)?;
-                moves.add(what, State { server, ..crashed }, None);
-            }
-            Incident::HoldersLost => {
-                let without = self.runs.without_holders(server, tick)?;
-                // A name that is not inflated has no such key.
-                if without != server {
-                    let crashed = self.with_crashed(state, |its| its.left.is_some())?;
-                    let server = without;
-                    moves.add(what, State { server, ..crashed }, None);
-                }
-            }
-            Incident::InflationLost => {
-                if let Some(server) = self.runs.without_inflation(server, tick)? {
-                    let crashed = self.with_crashed(state, |its| its.queued.is_some())?;
-                    moves.add(what, State { server, ..crashed }, None);
-                }
-            }
-            Incident::LimitSet => {
-                for limit in [1, 2, 3] {
-                    let run = self.runs.set_limit(server, tick, limit)?;
-                    if run.server != server {
-                        let (next, broken) = self.limit_was_set(state, limit, &run)?;
-                        moves.add(|| format!("{} to {limit}", what()), next, broken);
-                    }
-                }
-            }
-            Incident::Revoked => {
-                let run = self.runs.administer(server, tick, None)?;
-                if run.server != server {
-                    let next = self.was_revoked(state, &run)?;
-                    moves.add(what, next, None);
-                }
-            }
-            Incident::Forced => {
-                let standing = self.runs.standing(server, tick)?;
-                let holds = |it: &Claimant| standing[*it].left.is_some();
-                let Some(holder) = self.claimants().find(holds) else {
-                    return Ok(());
-                };
-                let run = self.runs.administer(server, tick, Some(holder))?;
-                let after = self.runs.standing(run.server, tick)?;
-                let stays = self
-                    .claimants()
-                    .filter(holds)
-                    .find(|it| after[*it].left.is_some());
-                let broken = stays.map(|claimant| Rule::NotReleased.broken(claimant));
-                let crashed = self.with_crashed(state, |its| its.left.is_some())?;
-                let next = State {
-                    server: run.server,
-                    ..crashed
-                };
-                moves.add(what, self.publish(next, &run), broken);
-            }
-        }
-        Ok(())
-    }
-
-    /// The state after the clients have crashed with a claim on the server for which this is true.
-    fn with_crashed(
-        &mut self,
-        mut state: State,
-        crashes: impl Fn(&Stands) -> bool,
-    ) -> Result<State> {
-        let standing = self.runs.standing(state.server, state.tick)?;
-        for claimant in self.claimants().filter(|it| crashes(&standing[*it])) {
-            state = self.change(state, claimant.client, Change::Crash);
-        }
-        Ok(state)
-    }
-
-    /// Sets the limit of a semaphore.
-    fn limit_was_set(
-        &mut self,
-        mut state: State,
-        limit: u8,
-        run: &Run,
-    ) -> Result<(State, Option<Violation>)> {
-        let after = self.runs.standing(run.server, state.tick)?;
-        let mut broken = self.judge_permits(&mut state, &after, Some(limit), None)?.1;
-        broken = broken.or(self.judge_messages(&mut state, &after, run)?);
-        broken = broken.or(self.judge_turns(state, None, true, run)?);
-        state.server = run.server;
-        Ok((self.publish(state, run), broken))
-    }
-
     /// Executes one request on the server; `late` if it was given up.
     pub(super) fn execute(
         &mut self,
@@ -415,7 +298,7 @@ impl OneName {
     }
 
     /// Checks and records the grants that a run has announced by messages.
-    fn judge_messages(
+    pub(super) fn judge_messages(
         &mut self,
         state: &mut State,
         after: &Standing,

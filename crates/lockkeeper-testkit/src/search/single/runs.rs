@@ -87,7 +87,7 @@ pub(super) struct Runs {
     protocols: Vec<(Mode, Arc<dyn Protocol>)>,
     /// Includes the claims of one extra client, the latecomer.
     claims: FxHashMap<Claimant, ClaimId>,
-    server: Server,
+    pub(super) server: Server,
     runs: FxHashMap<(u32, u8, Claimant, Asked), Run>,
     limits: FxHashMap<(u32, u8, u8), Run>,
     administered: FxHashMap<(u32, u8, Option<Claimant>), Run>,
@@ -323,71 +323,6 @@ impl Runs {
         })
     }
 
-    /// The state after a failover put the counter back to a token from long ago.
-    pub(super) fn with_counter_behind(&mut self, server: u32, tick: u8) -> Result<u32> {
-        self.server.restore(server, tick);
-        self.server.put_counter_back(self.name())?;
-        Ok(self.server.number())
-    }
-
-    /// The state without the counter.
-    pub(super) fn without_counter(&mut self, server: u32, tick: u8) -> Result<u32> {
-        let key = self.name().counter();
-        self.without(&key, server, tick)
-    }
-
-    /// The state without the main key.
-    pub(super) fn without_main_key(&mut self, server: u32, tick: u8) -> Result<u32> {
-        let key = self.name().main().to_owned();
-        self.without(&key, server, tick)
-    }
-
-    /// The state without the holders of an inflated name.
-    pub(super) fn without_holders(&mut self, server: u32, tick: u8) -> Result<u32> {
-        let key = self.name().part("holders");
-        self.without(&key, server, tick)
-    }
-
-    /// The state with the only holder of an inflated name as a thin value, if it takes all of the name.
-    pub(super) fn without_inflation(&mut self, server: u32, tick: u8) -> Result<Option<u32>> {
-        self.server.restore(server, tick);
-        let name = self.name();
-        let main = name.main();
-        let derived = ["holders", "queue", "state"].map(|part| name.part(part));
-        let marker = self.server.execute(&["GET", main])?;
-        let marker: Vec<&str> = marker.as_str().unwrap_or_default().split(' ').collect();
-        let [kind, "*", "1", "1", "0", token, "-" | "-e", _] = marker[..] else {
-            return Ok(None);
-        };
-        let holders = self
-            .server
-            .execute(&["ZRANGE", &derived[0], "0", "-1", "WITHSCORES"])?;
-        let Value::List(holders) = holders else {
-            return Ok(None);
-        };
-        let [Some(member), Some(ends)] = [0, 1].map(|at| holders.get(at).and_then(Value::as_str))
-        else {
-            return Ok(None);
-        };
-        let left = ends.parse::<i64>()? - TICKS.server_time(tick, 0) / 1_000;
-        let Some(claim) = member.strip_prefix("x:").filter(|_| left > 0) else {
-            return Ok(None);
-        };
-        let value = format!("{kind} x {claim} {token}");
-        self.server
-            .execute(&["SET", main, &value, "PX", &left.to_string()])?;
-        for key in &derived {
-            self.server.execute(&["DEL", key])?;
-        }
-        Ok(Some(self.server.number()))
-    }
-
-    fn without(&mut self, key: &str, server: u32, tick: u8) -> Result<u32> {
-        self.server.restore(server, tick);
-        self.server.execute(&["DEL", key])?;
-        Ok(self.server.number())
-    }
-
     /// The state at a later tick, without what has expired.
     pub(super) fn later(&mut self, server: u32, tick: u8) -> u32 {
         self.server.later(server, tick)
@@ -454,7 +389,7 @@ impl Runs {
         stands(self.protocol(self.kind.largest()), self.kind.largest())
     }
 
-    fn name(&self) -> &Name {
+    pub(super) fn name(&self) -> &Name {
         self.protocols[0].1.name()
     }
 

@@ -1,0 +1,265 @@
+//! What happens to a name on the server although no claim asks for it.
+
+use anyhow::Result;
+use lockkeeper_core::store::Value;
+
+use super::change::Change;
+use super::runs::{Run, Runs, Stands};
+use super::state::{Grant, State};
+use super::{OneName, TICKS};
+use crate::kinds::Claimant;
+use crate::search::explore::Moves;
+use crate::search::rule::{Rule, Violation};
+
+/// Something that happens to a name on the server and that no claim asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a search explores each of them")]
+pub enum Incident {
+    /// The server loses the counter. Requests then carry the largest token that their client has seen. Otherwise they carry
+    /// none, which makes no difference while the server remembers a larger one.
+    CounterLost,
+    /// A failover puts the counter back to an earlier token, and takes longer than a counter counts as just raised.
+    CounterBehind,
+    /// The server loses the main key. Exclusion is not promised beside the claims that stood under it, so their clients crash
+    /// with it.
+    MainKeyLost,
+    /// The server loses the key of the holders of an inflated name. Their clients crash; whoever waits must still be served.
+    HoldersLost,
+    /// The only holder of an inflated name is written as a thin value, as after a failover that lost the inflation. The clients
+    /// of those who wait crash.
+    InflationLost,
+    /// The limit of a semaphore is set, lower or higher.
+    LimitSet,
+    /// The name is revoked.
+    Revoked,
+    /// The name is taken from its holders by force. Exclusion is not promised beside them, so their clients crash.
+    Forced,
+}
+
+impl Incident {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::CounterLost,
+        Self::CounterBehind,
+        Self::MainKeyLost,
+        Self::HoldersLost,
+        Self::InflationLost,
+        Self::LimitSet,
+        Self::Revoked,
+        Self::Forced,
+    ];
+
+    /// Its name for a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CounterLost => "counter-lost",
+            Self::CounterBehind => "counter-behind",
+            Self::MainKeyLost => "main-key-lost",
+            Self::HoldersLost => "holders-lost",
+            Self::InflationLost => "inflation-lost",
+            Self::LimitSet => "limit-set",
+            Self::Revoked => "revoked",
+            Self::Forced => "forced",
+        }
+    }
+
+    /// What happens, as a clause.
+    pub(super) const fn what(self) -> &'static str {
+        match self {
+            Self::CounterLost => "the server loses the counter",
+            Self::CounterBehind => "a failover puts the counter back",
+            Self::MainKeyLost => "the server loses the main key",
+            Self::HoldersLost => "the server loses the holders",
+            Self::InflationLost => "a failover loses the inflation",
+            Self::LimitSet => "the limit is set",
+            Self::Revoked => "the name is revoked",
+            Self::Forced => "the name is taken by force",
+        }
+    }
+}
+
+impl OneName {
+    /// Adds what can happen to the name; `state` counts it already.
+    pub(super) fn incident(
+        &mut self,
+        incident: Incident,
+        state: State,
+        moves: &mut Moves<State>,
+    ) -> Result<()> {
+        let (server, tick) = (state.server, state.tick);
+        let what = || incident.what().to_owned();
+        match incident {
+            Incident::CounterLost | Incident::CounterBehind => {
+                // Every draw takes time, so the clock is ahead of the last token.
+                let now = u64::try_from(TICKS.server_time(tick, 0))?;
+                let is_drawn = |last: Grant| last.token.get() >= now;
+                if !self.bounds.clock_behind
+                    && [state.last, state.last_read]
+                        .into_iter()
+                        .flatten()
+                        .any(is_drawn)
+                {
+                    return Ok(());
+                }
+                let server = match incident {
+                    Incident::CounterBehind => self.runs.with_counter_behind(server, tick)?,
+                    _ => self.runs.without_counter(server, tick)?,
+                };
+                moves.add(what, State { server, ..state }, None);
+            }
+            Incident::MainKeyLost => {
+                let stands = |its: &Stands| its.left.is_some() || its.queued.is_some();
+                let crashed = self.with_crashed(state, stands)?;
+                let server = self.runs.without_main_key(server, tick)?;
+                moves.add(what, State { server, ..crashed }, None);
+            }
+            Incident::HoldersLost => {
+                let without = self.runs.without_holders(server, tick)?;
+                // A name that is not inflated has no such key.
+                if without != server {
+                    let crashed = self.with_crashed(state, |its| its.left.is_some())?;
+                    let server = without;
+                    moves.add(what, State { server, ..crashed }, None);
+                }
+            }
+            Incident::InflationLost => {
+                if let Some(server) = self.runs.without_inflation(server, tick)? {
+                    let crashed = self.with_crashed(state, |its| its.queued.is_some())?;
+                    moves.add(what, State { server, ..crashed }, None);
+                }
+            }
+            Incident::LimitSet => {
+                for limit in [1, 2, 3] {
+                    let run = self.runs.set_limit(server, tick, limit)?;
+                    if run.server != server {
+                        let (next, broken) = self.limit_was_set(state, limit, &run)?;
+                        moves.add(|| format!("{} to {limit}", what()), next, broken);
+                    }
+                }
+            }
+            Incident::Revoked => {
+                let run = self.runs.administer(server, tick, None)?;
+                if run.server != server {
+                    let next = self.was_revoked(state, &run)?;
+                    moves.add(what, next, None);
+                }
+            }
+            Incident::Forced => {
+                let standing = self.runs.standing(server, tick)?;
+                let holds = |it: &Claimant| standing[*it].left.is_some();
+                let Some(holder) = self.claimants().find(holds) else {
+                    return Ok(());
+                };
+                let run = self.runs.administer(server, tick, Some(holder))?;
+                let after = self.runs.standing(run.server, tick)?;
+                let stays = self
+                    .claimants()
+                    .filter(holds)
+                    .find(|it| after[*it].left.is_some());
+                let broken = stays.map(|claimant| Rule::NotReleased.broken(claimant));
+                let crashed = self.with_crashed(state, |its| its.left.is_some())?;
+                let next = State {
+                    server: run.server,
+                    ..crashed
+                };
+                moves.add(what, self.publish(next, &run), broken);
+            }
+        }
+        Ok(())
+    }
+
+    /// The state after the clients have crashed with a claim on the server for which this is true.
+    fn with_crashed(
+        &mut self,
+        mut state: State,
+        crashes: impl Fn(&Stands) -> bool,
+    ) -> Result<State> {
+        let standing = self.runs.standing(state.server, state.tick)?;
+        for claimant in self.claimants().filter(|it| crashes(&standing[*it])) {
+            state = self.change(state, claimant.client, Change::Crash);
+        }
+        Ok(state)
+    }
+
+    /// Sets the limit of a semaphore.
+    fn limit_was_set(
+        &mut self,
+        mut state: State,
+        limit: u8,
+        run: &Run,
+    ) -> Result<(State, Option<Violation>)> {
+        let after = self.runs.standing(run.server, state.tick)?;
+        let mut broken = self.judge_permits(&mut state, &after, Some(limit), None)?.1;
+        broken = broken.or(self.judge_messages(&mut state, &after, run)?);
+        broken = broken.or(self.judge_turns(state, None, true, run)?);
+        state.server = run.server;
+        Ok((self.publish(state, run), broken))
+    }
+}
+
+impl Runs {
+    /// The state after a failover put the counter back to a token from long ago.
+    fn with_counter_behind(&mut self, server: u32, tick: u8) -> Result<u32> {
+        self.server.restore(server, tick);
+        self.server.put_counter_back(self.name())?;
+        Ok(self.server.number())
+    }
+
+    /// The state without the counter.
+    fn without_counter(&mut self, server: u32, tick: u8) -> Result<u32> {
+        let key = self.name().counter();
+        self.without(&key, server, tick)
+    }
+
+    /// The state without the main key.
+    fn without_main_key(&mut self, server: u32, tick: u8) -> Result<u32> {
+        let key = self.name().main().to_owned();
+        self.without(&key, server, tick)
+    }
+
+    /// The state without the holders of an inflated name.
+    fn without_holders(&mut self, server: u32, tick: u8) -> Result<u32> {
+        let key = self.name().part("holders");
+        self.without(&key, server, tick)
+    }
+
+    /// The state with the only holder of an inflated name as a thin value, if it takes all of the name.
+    fn without_inflation(&mut self, server: u32, tick: u8) -> Result<Option<u32>> {
+        self.server.restore(server, tick);
+        let name = self.name();
+        let main = name.main();
+        let derived = ["holders", "queue", "state"].map(|part| name.part(part));
+        let marker = self.server.execute(&["GET", main])?;
+        let marker: Vec<&str> = marker.as_str().unwrap_or_default().split(' ').collect();
+        let [kind, "*", "1", "1", "0", token, "-" | "-e", _] = marker[..] else {
+            return Ok(None);
+        };
+        let holders = self
+            .server
+            .execute(&["ZRANGE", &derived[0], "0", "-1", "WITHSCORES"])?;
+        let Value::List(holders) = holders else {
+            return Ok(None);
+        };
+        let [Some(member), Some(ends)] = [0, 1].map(|at| holders.get(at).and_then(Value::as_str))
+        else {
+            return Ok(None);
+        };
+        let left = ends.parse::<i64>()? - TICKS.server_time(tick, 0) / 1_000;
+        let Some(claim) = member.strip_prefix("x:").filter(|_| left > 0) else {
+            return Ok(None);
+        };
+        let value = format!("{kind} x {claim} {token}");
+        self.server
+            .execute(&["SET", main, &value, "PX", &left.to_string()])?;
+        for key in &derived {
+            self.server.execute(&["DEL", key])?;
+        }
+        Ok(Some(self.server.number()))
+    }
+
+    fn without(&mut self, key: &str, server: u32, tick: u8) -> Result<u32> {
+        self.server.restore(server, tick);
+        self.server.execute(&["DEL", key])?;
+        Ok(self.server.number())
+    }
+}
