@@ -46,11 +46,18 @@ local function bury(name)
   end
 end
 
--- Notes that the queue of `name`, which is not empty, was read just now, and which waiters are in grace.
-local function mark_seen(name)
-  redis.call('HSET', name.state, 'seen', text_of(name.now))
-  if name.grace then
-    redis.call('HSET', name.state, 'grace', name.grace)
+-- Stores what is new about the queue of `name`, which is not empty: which of its waiters are alive, if it was read just now, and which waiters are
+-- in grace.
+local function save_queue(name)
+  local news = name.heard or {}
+  if name.looked then
+    news[#news + 1], news[#news + 2] = 'seen', text_of(name.now)
+  end
+  if name.looked and name.grace then
+    news[#news + 1], news[#news + 2] = 'grace', name.grace
+  end
+  if #news > 0 then
+    redis.call('HSET', name.state, unpack(news))
   end
 end
 
@@ -62,8 +69,8 @@ local function settle(name)
     return name.polled and wake(name.channel, 'free') or '1'
   end
   if name.inflated then
-    if name.looked and name.waits then
-      mark_seen(name)
+    if name.waits then
+      save_queue(name)
     end
     save(name)
     keep(name)

@@ -20,9 +20,9 @@ end
 -- (negative: any number). Returns the reply to `request`.
 local function stand(name, share, claim, request, limit)
   local member = member_of('', share, claim)
-  local left, place, entry = first_end(name), place_of(name, member)
+  local left, place, alive_until = first_end(name), place_of(name, member)
   if place then
-    hear(name, claim, request, entry)
+    hear(name, claim, request, alive_until)
     settle(name)
     return { request, 'WAITING', left, place, other_limit(name, share) }
   end

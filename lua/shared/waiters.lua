@@ -1,7 +1,7 @@
 -- shared/waiters: the waiters in a queue, in order, see shared/queue.
 
 -- How many dead waiters one run drops, and to how many waiters it grants, however many items it has: a script must not block the server for long.
-local budget, room = 128, 32
+local budget, room = 128, 24
 
 -- Until when the waiter of `name` with this `entry` is alive, and its last executed request; nil if there is no such entry.
 local function read_waiter(name, entry)

@@ -76,14 +76,14 @@ const ALIVE: &str = "9000000000000:100000:7";
 async fn a_crowd_of_readers_is_let_in_by_several_runs(it: &Lock) -> Result<()> {
     it.hold(A).await?;
     it.inflate().await?;
-    let crowd = crowd(75);
+    let crowd = crowd(60);
     it.line(crowd.iter().map(|id| reader(id)), ALIVE).await?;
-    for (status, readers) in [("MORE", 32), ("MORE", 64), ("NOT_HELD 0", 75)] {
+    for (status, readers) in [("MORE", 24), ("MORE", 48), ("NOT_HELD 0", 60)] {
         ensure!(it.release(A).await? == status);
         ensure!(it.cardinality(&it.holders()).await? == readers);
         ensure!(it.counts().await? == format!("0 0 {readers}"));
     }
-    let both = [&*crowd[0], &crowd[74]].map(reader);
+    let both = [&*crowd[0], &crowd[59]].map(reader);
     let heartbeat = it.heartbeat(&both).await?;
     token(&heartbeat[0])?;
     ensure!(heartbeat[0] == heartbeat[1]);
@@ -93,16 +93,16 @@ async fn a_crowd_of_readers_is_let_in_by_several_runs(it: &Lock) -> Result<()> {
 async fn a_heartbeat_goes_on_where_the_caller_died(it: &Lock) -> Result<()> {
     it.hold(A).await?;
     it.inflate().await?;
-    let crowd = crowd(75);
+    let crowd = crowd(60);
     it.line(crowd.iter().map(|id| reader(id)), ALIVE).await?;
     ensure!(it.convert(reader(A2), A, "0").await? == "MORE");
-    ensure!(it.counts().await? == "0 0 33");
+    ensure!(it.counts().await? == "0 0 25");
     // A new claim waits behind them.
     ensure!(it.acquire(reader(B)).await? == "MORE");
-    ensure!(it.counts().await? == "0 0 65");
-    let last = it.heartbeat(&[reader(&crowd[74])]).await?;
+    ensure!(it.counts().await? == "0 0 49");
+    let last = it.heartbeat(&[reader(&crowd[59])]).await?;
     ensure!(last == [it.acquire(reader(A2)).await?]);
-    ensure!(it.counts().await? == "0 0 76");
+    ensure!(it.counts().await? == "0 0 61");
     Ok(())
 }
 

@@ -30,8 +30,8 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_heartbeat_creates",
         &lock::HEARTBEAT,
-        "  if not place then\n    return 'GONE'\n  end\n",
-        "  if not place then\n    redis.call('ZADD', name.queue, '9', member)\n    hear(name, claim, request)\n    return { 'WAITING', 1 }\n  end\n",
+        "  return 'GONE'\nend\n",
+        "  redis.call('ZADD', name.queue, '9', member)\n  hear(name, claim, request)\n  return { 'WAITING', 1 }\nend\n",
         Where::Queue,
     ),
     mutant(
@@ -51,8 +51,8 @@ pub const FAIR: &[Mutant] = &[
     mutant(
         "fair_acquire_repeated_loses_its_place",
         &lock::ACQUIRE,
-        "  local left, place, entry = first_end(name), place_of(name, member)\n",
-        "  redis.call('ZREM', name.queue, member)\n  local left, place, entry = first_end(name), place_of(name, member)\n",
+        "  local left, place, alive_until = first_end(name), place_of(name, member)\n",
+        "  redis.call('ZREM', name.queue, member)\n  local left, place, alive_until = first_end(name), place_of(name, member)\n",
         Where::Queue,
     ),
     mutant(
@@ -132,7 +132,7 @@ pub(super) const SEARCHED: &[Mutant] = &[
     mutant(
         "fair_heartbeat_is_not_noted",
         &lock::HEARTBEAT,
-        "  hear(name, claim, request, entry)\n",
+        "  hear(name, claim, request, alive_until)\n",
         "",
         Where::Queue,
     ),
