@@ -136,6 +136,7 @@ fn every_mistake_in_the_engine_breaks_the_rule_that_it_is_about() -> Result<()> 
             Mutant::RenewWhileConverting => Rule::LostToItself,
             // A write-back that counts although the claim is gone causes no overlap.
             Mutant::GoneWriteBackCounts | Mutant::UnequalTokensAgree => Rule::NoMajority,
+            Mutant::HandOverInCooldown => Rule::GrantedInCooldown,
             Mutant::QuorumOfAnswers | Mutant::ReuseClaim => continue,
             _ => Rule::ValidTooLong,
         };

@@ -85,6 +85,8 @@ defects! {
     ValidBesideConversionInDoubt,
     /// A client hands a name over among its own claims without end, past those of other clients.
     EndlessCohort,
+    /// A client hands a name over although the claim that ends keeps it for the rest of its minimum time.
+    HandOverInCooldown,
     /// A leader's value is sent once, whether or not that is answered.
     ProclaimedOnce,
     /// The index of claims is updated after the claim has been unlocked.
@@ -107,9 +109,10 @@ impl Mutant {
     ];
 
     /// The defects of conversions, which the exhaustive search alone must find.
-    pub const OF_CONVERSIONS: [Self; 2] = [
+    pub const OF_CONVERSIONS: [Self; 3] = [
         Self::RenewWhileConverting,
         Self::ValidBesideConversionInDoubt,
+        Self::HandOverInCooldown,
     ];
 
     /// The defects of what leaders proclaim.

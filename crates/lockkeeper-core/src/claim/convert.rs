@@ -51,7 +51,7 @@ impl Claim {
         self.phase == Phase::Ended(Ending::Released)
             && self.present
             && untouched
-            && self.cooldown_until().is_none()
+            && (self.cooldown_until().is_none() || mutant!(HandOverInCooldown))
     }
 
     /// Records that another claim has taken this one's place.

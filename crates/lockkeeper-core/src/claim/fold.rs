@@ -23,10 +23,11 @@ impl Claim {
         if let Some(queue) = &mut self.queue {
             queue.fold(now, max_hold);
         }
+        let converts = self.converting || self.may_hand_over();
         match &mut self.phase {
             Phase::Held { deadline, .. } if now >= *deadline => *deadline = past,
-            // Its conversion may be sent again.
-            Phase::Ended(Ending::Released) if self.converting => {}
+            // It may still be converted, or its conversion sent again.
+            Phase::Ended(Ending::Released) if converts => {}
             Phase::Ended(ending) => {
                 *ending = Ending::Withdrawn;
                 (self.converting, self.conversion_in_doubt) = (false, false);

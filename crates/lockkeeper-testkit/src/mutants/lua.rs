@@ -92,6 +92,10 @@ enum Where {
     MainKeyLost,
     /// The holders of an inflated name are lost, or its inflation.
     LostBehind(Incident),
+    /// A key of holders comes back whom the marker does not count.
+    HoldersBack,
+    /// Another library's client takes the name.
+    TakenByOthers,
     /// Claims are released into a cooldown.
     Cooldown,
     /// Claims are revoked, perhaps two of an owner.
@@ -177,6 +181,8 @@ impl Mutant {
                 ..Bounds::conversions().with(Incident::Revoked)
             },
             Where::MainKeyLost => Bounds::new(2, &[2, 2], 2, 0, 1).with(Incident::MainKeyLost),
+            Where::HoldersBack => Bounds::new(3, &[2], 3, 0, 1).with(Incident::HoldersBack),
+            Where::TakenByOthers => Bounds::new(2, &[2], 3, 0, 2).with(Incident::TakenByOthers),
             Where::LostBehind(incident) => Bounds::new(2, &[2, 2], 3, 0, 1).with(incident),
         };
         let kinds = KindModel::ON_ONE_SERVER.into_iter();
@@ -351,6 +357,20 @@ pub const ALL: &[Mutant] = &[
         "redis.call('PTTL', counter) > COUNTER_MEMORY - RAISED and",
         "redis.call('PTTL', counter) > 0 and",
         Where::ClockRight(Incident::CounterBehind),
+    ),
+    mutant(
+        "mutex_acquire_overwrites_another_librarys_lock",
+        &lock::ACQUIRE,
+        "    return value == false, fault\n",
+        "    return not fault, fault\n",
+        Where::TakenByOthers,
+    ),
+    mutant(
+        "mutex_poll_joins_a_queue",
+        &lock::ACQUIRE,
+        "ARGV[11] ~= 'poll' and ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]))",
+        "ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]) or -1)",
+        Where::TakenByOthers,
     ),
     mutant(
         "mutex_poll_leaves_no_sign",

@@ -17,6 +17,9 @@ const OF_CONVERSIONS: [Mutant; 3] = [
     Mutant::ValidBesideConversionInDoubt,
 ];
 
+/// Mistakes in hand-overs within a client.
+const OF_HANDOVERS: [Mutant; 1] = [Mutant::HandOverInCooldown];
+
 /// Mistakes in locks by a majority.
 const OF_ROUNDS: [(Mutant, Rounds); 4] = [
     // One server is out of reach for each of two contenders, so a majority of the answers is no majority.
@@ -67,10 +70,16 @@ pub fn all() -> Vec<Searched> {
         let (kind, bounds) = (KindModel::RWLOCK, Bounds::conversions());
         engine(mutant, kind, Scope::Single(kind, bounds))
     };
+    let handovers = |mutant| {
+        let bounds = Bounds::conversions().cooling_down();
+        let kind = KindModel::COHORT;
+        engine(mutant, kind, Scope::Single(kind, bounds))
+    };
     let rounds = |(mutant, rounds)| engine(mutant, KindModel::REDLOCK, Scope::Rounds(rounds));
     scripts
         .chain(OF_QUEUES.into_iter().map(queues))
         .chain(OF_CONVERSIONS.into_iter().map(conversions))
+        .chain(OF_HANDOVERS.into_iter().map(handovers))
         .chain(OF_ROUNDS.into_iter().map(rounds))
         .filter(|searched| !searched.scopes.is_empty())
         .collect()

@@ -103,8 +103,14 @@ impl Rounds {
         ..Self::AN_ENDING
     };
 
+    /// A contender that proposes a token from a clock that is far ahead of all servers.
+    pub const A_FAR_PROPOSAL: Self = Self {
+        proposals: [Some(90), Some(100_000)],
+        ..Self::SMALL
+    };
+
     /// The searches that every change must pass.
-    pub const fn quick() -> [Self; 6] {
+    pub const fn quick() -> [Self; 7] {
         let a_fault = Self {
             faults: 1,
             ..Self::SMALL
@@ -116,6 +122,7 @@ impl Rounds {
             Self::A_SECOND_ROUND,
             Self::TWO_ROUNDS,
             Self::A_RETURN,
+            Self::A_FAR_PROPOSAL,
         ]
     }
 

@@ -49,10 +49,16 @@ rules! {
     RevokedGoesOn,
     /// A name is granted although its last holder has released it into a cooldown that is not over.
     GrantedInCooldown,
+    /// A name that another library holds is taken from it before its time is over.
+    TakenFromOthers,
+    /// A name that nobody holds is kept from another library.
+    KeptFromOthers,
     /// The server still has a claim whose release was executed or confirmed.
     NotReleased,
     /// A client is told that its claim is gone, but another claim of the same client has taken its place.
     LostToItself,
+    /// A grant has a token further ahead of every server's clock than a server may follow a proposal.
+    FollowedTooFar,
     /// Names are acquired together, but only some of them are granted.
     PartialGrant,
     /// An answer contradicts what the server stores, for example by calling a claim gone that the server still has.

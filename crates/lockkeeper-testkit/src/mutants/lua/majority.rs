@@ -1,5 +1,4 @@
-//! Mutants of the scripts for one of several servers. A vector of the script covers one more mistake: following a proposal
-//! however far ahead it is.
+//! Mutants of the scripts for one of several servers.
 
 use lockkeeper_lua::redlock;
 
@@ -21,6 +20,13 @@ pub const REDLOCK: &[Mutant] = &[
         "proposal > next_own and ",
         "proposal > 0 and ",
         Where::Rounds(Rounds::SMALL),
+    ),
+    mutant(
+        "redlock_acquire_follows_however_far",
+        &redlock::ACQUIRE,
+        " and proposal <= now + math.min(tonumber(ARGV[5]) * 500, FOLLOWED)",
+        "",
+        Where::Rounds(Rounds::A_FAR_PROPOSAL),
     ),
     mutant(
         "redlock_raise_does_not_keep_the_token",

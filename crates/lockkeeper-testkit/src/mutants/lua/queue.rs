@@ -109,6 +109,13 @@ pub(super) const SEARCHED: &[Mutant] = &[
         Where::LostBehind(Incident::HoldersLost),
     ),
     mutant(
+        "fair_grant_keeps_holders_that_nobody_counts",
+        &lock::HEARTBEAT,
+        "    redis.call('DEL', name.holders)\n    name.emptied",
+        "    name.emptied",
+        Where::HoldersBack,
+    ),
+    mutant(
         "fair_renewal_takes_a_thin_value_for_the_end",
         &lock::RENEW_INFLATED,
         "  if alone == claim and not string.find(flags, '[rc]') then\n",

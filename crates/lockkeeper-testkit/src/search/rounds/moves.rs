@@ -15,6 +15,10 @@ use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
 use crate::search::state::{MARGIN, UnderWay};
 
+/// How far ahead of the slowest clock a token may be, ms: the other clocks are by a second at most, and a server follows a proposal
+/// for less than one.
+const FURTHEST: i64 = 2_000;
+
 /// A contender within a state.
 struct Here {
     state: State,
@@ -244,6 +248,10 @@ impl Majority {
                     let answered = answered.iter().filter(|it| **it == Some(token)).count();
                     if !self.quorum.is_reached(answered) {
                         broken = Some(Rule::NoMajority.broken(format!("token {token}")));
+                    }
+                    let most = TICKS.server_time(state.tick, FURTHEST);
+                    if i64::try_from(token.get())? > most {
+                        broken = Some(Rule::FollowedTooFar.broken(format!("token {token}")));
                     }
                     if token <= state.last {
                         let what = format!("token {token} after {}", state.last);

@@ -1,5 +1,5 @@
 //! The rules about names that are barred to newcomers: while a revoked claim holds, its lease is not extended, and no other claim
-//! gets its place or joins it; after a release into a cooldown nobody is granted until the cooldown is over.
+//! gets its place or joins it; after a release into a cooldown nobody is granted until the cooldown is over; nobody takes it from another library.
 //!
 //! Permits of a semaphore have nothing in common: when some are revoked, others may take what is left.
 
@@ -85,6 +85,12 @@ impl OneName {
         asked: Asked,
         run: &Run,
     ) -> Result<Option<Violation>> {
+        if self.bounds.incident == Some(Incident::TakenByOthers)
+            && self.runs.is_taken_by_others(state.server, state.tick)?
+            && !self.runs.is_taken_by_others(run.server, state.tick)?
+        {
+            return Ok(Some(Rule::TakenFromOthers.broken(claimant)));
+        }
         if self.bounds.incident != Some(Incident::Revoked) && self.bounds.min_hold == 0 {
             return Ok(None);
         }
@@ -95,7 +101,9 @@ impl OneName {
         // An owner that still holds may come in again.
         let held = |it| before[it].left.is_some();
         let comes_in = newcomer.filter(|it| !self.joins_one_that(*it, &after, held));
-        if let (Some(newcomer), Some(_)) = (comes_in, state.cools_until) {
+        let skips = matches!(asked.question, Question::Convert { .. }) && asked.cooldown > 0;
+        let comes_in = comes_in.filter(|_| state.cools_until.is_some());
+        if let Some(newcomer) = comes_in.or(newcomer.filter(|_| skips)) {
             return Ok(Some(Rule::GrantedInCooldown.broken(newcomer)));
         }
         let newcomer = newcomer.filter(|_| !self.kind.has_permits());

@@ -144,7 +144,12 @@ impl Bounds {
         all.retain(|bounds| match bounds.incident {
             // If the main key says more than who holds, nobody is served until somebody sets it again.
             Some(Incident::MainKeyLost) => kind.value.is_none(),
-            Some(Incident::HoldersLost | Incident::InflationLost) => !kind.is_anothers(),
+            Some(
+                Incident::HoldersLost
+                | Incident::InflationLost
+                | Incident::HoldersBack
+                | Incident::TakenByOthers,
+            ) => !kind.is_anothers(),
             // Another library's names are revoked by other scripts.
             Some(Incident::Revoked | Incident::Forced) => !kind.is_anothers(),
             // Nor do its claims draw tokens.
@@ -182,6 +187,8 @@ impl Bounds {
                 new(2, &[2, 2], 2, 0, 1).of_takers(),
                 // A claim that is revoked, and then handed over.
                 new(2, &[2, 2], 3, 0, 1).of_takers().with(Incident::Revoked),
+                // Claims that are released into a cooldown instead of being handed over.
+                new(2, &[2, 2], 2, 0, 1).of_takers().cooling_down(),
             ];
         }
         if kind.has_permits() {
@@ -232,6 +239,8 @@ impl Bounds {
                 // One that waits behind holders that were lost, or holds alone again.
                 new(2, &[2, 2], 2, 0, 1).with(Incident::HoldersLost),
                 new(2, &[2, 2], 3, 0, 1).with(Incident::InflationLost),
+                // Two that wait where the marker does not count a holder.
+                new(3, &[2], 3, 0, 1).with(Incident::HoldersBack),
                 // Claims that are released into a cooldown while another waits.
                 new(2, &[2, 2], 2, 0, 1).cooling_down(),
                 new(2, &[2], 4, 1, 0).cooling_down(),
@@ -295,6 +304,8 @@ impl Bounds {
             new(2, &[2], 4, 1, 1).with(Incident::Revoked),
             new(2, &[2, 2], 2, 0, 1).with(Incident::Revoked),
             new(2, &[2, 2], 2, 0, 1).with(Incident::Forced),
+            // A name that other libraries use too.
+            new(2, &[2], 4, 1, 2).with(Incident::TakenByOthers),
             // The clock keeps tokens in order whatever becomes of the counter.
             new(2, &[2, 2], 3, 0, 1)
                 .clock_right()

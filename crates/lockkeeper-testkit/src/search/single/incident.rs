@@ -11,6 +11,9 @@ use crate::kinds::Claimant;
 use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
 
+/// The value that another library's client writes.
+const ANOTHERS: &str = "3fd5b2a1";
+
 /// Something that happens to a name on the server and that no claim asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a search explores each of them")]
@@ -28,6 +31,11 @@ pub enum Incident {
     /// The only holder of an inflated name is written as a thin value, as after a failover that lost the inflation. The clients
     /// of those who wait crash.
     InflationLost,
+    /// The name is taken by force while others wait, and its slot moves to a node that still has a key of holders from an earlier time.
+    /// Exclusion is not promised beside those who held it, so their clients crash.
+    HoldersBack,
+    /// Another library's client takes the name with `SET NX`, and holds it for a tick.
+    TakenByOthers,
     /// The limit of a semaphore is set, lower or higher.
     LimitSet,
     /// The name is revoked.
@@ -38,12 +46,14 @@ pub enum Incident {
 
 impl Incident {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::CounterLost,
         Self::CounterBehind,
         Self::MainKeyLost,
         Self::HoldersLost,
         Self::InflationLost,
+        Self::HoldersBack,
+        Self::TakenByOthers,
         Self::LimitSet,
         Self::Revoked,
         Self::Forced,
@@ -57,6 +67,8 @@ impl Incident {
             Self::MainKeyLost => "main-key-lost",
             Self::HoldersLost => "holders-lost",
             Self::InflationLost => "inflation-lost",
+            Self::HoldersBack => "holders-back",
+            Self::TakenByOthers => "taken-by-others",
             Self::LimitSet => "limit-set",
             Self::Revoked => "revoked",
             Self::Forced => "forced",
@@ -71,6 +83,8 @@ impl Incident {
             Self::MainKeyLost => "the server loses the main key",
             Self::HoldersLost => "the server loses the holders",
             Self::InflationLost => "a failover loses the inflation",
+            Self::HoldersBack => "the name is taken by force and moves to where old holders are",
+            Self::TakenByOthers => "another library takes the name",
             Self::LimitSet => "the limit is set",
             Self::Revoked => "the name is revoked",
             Self::Forced => "the name is taken by force",
@@ -128,6 +142,21 @@ impl OneName {
                     moves.add(what, State { server, ..crashed }, None);
                 }
             }
+            Incident::TakenByOthers => {
+                let taken = self.runs.taken_by_others(server, tick)?;
+                // A queue keeps its name.
+                let is_free =
+                    !self.kind.waits_in_a_queue && self.runs.standing(server, tick)?.is_free();
+                let is_theirs = self.runs.is_taken_by_others(server, tick)?;
+                match taken {
+                    Some(server) => moves.add(what, State { server, ..state }, None),
+                    None if is_free && !is_theirs => {
+                        let broken = Rule::KeptFromOthers.broken("the name");
+                        moves.add(what, state, Some(broken));
+                    }
+                    None => {}
+                }
+            }
             Incident::LimitSet => {
                 for limit in [1, 2, 3] {
                     let run = self.runs.set_limit(server, tick, limit)?;
@@ -144,7 +173,7 @@ impl OneName {
                     moves.add(what, next, None);
                 }
             }
-            Incident::Forced => {
+            Incident::Forced | Incident::HoldersBack => {
                 let standing = self.runs.standing(server, tick)?;
                 let holds = |it: &Claimant| standing[*it].left.is_some();
                 let Some(holder) = self.claimants().find(holds) else {
@@ -158,11 +187,14 @@ impl OneName {
                     .find(|it| after[*it].left.is_some());
                 let broken = stays.map(|claimant| Rule::NotReleased.broken(claimant));
                 let crashed = self.with_crashed(state, |its| its.left.is_some())?;
-                let next = State {
-                    server: run.server,
-                    ..crashed
+                let server = match incident {
+                    Incident::HoldersBack => self.runs.with_old_holders(run.server, tick)?,
+                    _ => Some(run.server),
                 };
-                moves.add(what, self.publish(next, &run), broken);
+                if let Some(server) = server {
+                    let next = State { server, ..crashed };
+                    moves.add(what, self.publish(next, &run), broken);
+                }
             }
         }
         Ok(())
@@ -255,6 +287,39 @@ impl Runs {
             self.server.execute(&["DEL", key])?;
         }
         Ok(Some(self.server.number()))
+    }
+
+    /// The state of an inflated name with a holder from an earlier time, whom its marker does not count and whose lease lasts for
+    /// another tick.
+    fn with_old_holders(&mut self, server: u32, tick: u8) -> Result<Option<u32>> {
+        self.server.restore(server, tick);
+        let name = self.name();
+        if self.server.execute(&["GET", name.main()])? == Value::Nil {
+            return Ok(None);
+        }
+        let ends = TICKS.server_time(tick + 1, 0) / 1_000;
+        let (ends, holders) = (ends.to_string(), name.part("holders"));
+        self.server
+            .execute(&["ZADD", &holders, &ends, "x:of-an-earlier-time"])?;
+        Ok(Some(self.server.number()))
+    }
+
+    /// The state after another library's client has taken the name, if it can.
+    fn taken_by_others(&mut self, server: u32, tick: u8) -> Result<Option<u32>> {
+        self.server.restore(server, tick);
+        let ttl = TICKS.lease(1).as_millis().to_string();
+        let main = self.name().main();
+        let taken = self
+            .server
+            .execute(&["SET", main, ANOTHERS, "NX", "PX", &ttl])?;
+        Ok((taken != Value::Nil).then(|| self.server.number()))
+    }
+
+    /// Whether another library's client holds the name.
+    pub(super) fn is_taken_by_others(&self, server: u32, tick: u8) -> Result<bool> {
+        self.server.restore(server, tick);
+        let value = self.server.execute(&["GET", self.name().main()])?;
+        Ok(value.as_str() == Some(ANOTHERS))
     }
 
     fn without(&mut self, key: &str, server: u32, tick: u8) -> Result<u32> {

@@ -139,8 +139,10 @@ impl OneName {
         if lives {
             let ended = self.changed(sender, Change::Of(number, Event::End(now)));
             let release = self.send(ended, number, Sending::Release, now);
-            // The release goes out at once. A later release equals a longer hold, unless an answer comes in between.
-            if release.is_none() || attempt.requests.under_way.is_some() {
+            // The release goes out at once. A later release equals a longer hold, unless an answer comes in between, or another
+            // attempt takes the claim's place.
+            let waits = attempt.requests.under_way.is_some() || self.kind.hands_over;
+            if release.is_none() || waits {
                 let mut next = state;
                 next.clients[place] = ended;
                 moves.add(

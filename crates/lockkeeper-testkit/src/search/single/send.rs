@@ -52,7 +52,7 @@ impl OneName {
         }
         let asked = match changed[number].takes {
             Some(old) if matches!(sending, Sending::Takes(_) | Sending::Again) => {
-                conversion(&mut changed, number, old, now)?
+                conversion(&mut changed, number, old, now, sending)?
             }
             takes => {
                 // A release gives up a conversion.
@@ -168,8 +168,14 @@ fn cooldown(claim: &Claim, now: u8) -> u16 {
 }
 
 /// Sends a conversion for a living attempt, if its old claim may be converted.
-fn conversion(client: &mut Client, new: u8, old: u8, now: u8) -> Option<Asked> {
+fn conversion(client: &mut Client, new: u8, old: u8, now: u8, sending: Sending) -> Option<Asked> {
     let moment = TICKS.moment(now);
+    // Only a claim that has let go can pass over the rest of its minimum time: one that holds goes on in its successor.
+    let has_let_go = |claim: &&Claim| {
+        matches!(sending, Sending::Takes(_)) && matches!(claim.validity(moment), Validity::Ended(_))
+    };
+    let old_claim = client[old].claim().filter(has_let_go);
+    let skipped = old_claim.map_or(0, |claim| cooldown(claim, now));
     let keeps_valid = client[old].mode.reads();
     let began = client[old].change(now, |claim| {
         let began = claim.begin_conversion(CONVERT, keeps_valid, moment);
@@ -186,7 +192,7 @@ fn conversion(client: &mut Client, new: u8, old: u8, now: u8) -> Option<Asked> {
         floor,
         token: None,
         inflated: true,
-        cooldown: 0,
+        cooldown: skipped,
     };
     let sent = attempt.change(now, |claim| {
         claim.send(Verb::Acquire, asked.request, moment)
