@@ -46,3 +46,9 @@ fn no_overlap_and_tokens_in_order_with_two_rounds_that_propose_almost_the_same()
 fn no_overlap_and_tokens_in_order_with_a_server_that_comes_back_empty() -> Result<()> {
     holds_everywhere(&Scope::Rounds(Rounds::quick()[5]))
 }
+
+#[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
+fn no_overlap_and_tokens_in_order_with_a_proposal_from_a_clock_far_ahead() -> Result<()> {
+    holds_everywhere(&Scope::Rounds(Rounds::quick()[6]))
+}
