@@ -17,12 +17,8 @@ pub(crate) type Said = BTreeMap<String, Vec<Advice>>;
 
 /// Asks the server what it is and warns of known risks. A server that does not tell this user is not checked.
 pub(crate) async fn give(connection: &Connection, said: &mut Said) -> Result<(), StoreError> {
-    let patience = connection.silence_timeout();
     let server = connection.target();
-    let info = match connection
-        .send(&Outgoing::plain("INFO", []), patience)
-        .await
-    {
+    let info = match connection.ask(&Outgoing::plain("INFO", [])).await {
         Ok(info) => reply::text(&info).unwrap_or_default(),
         Err(why) if wire::is_refusal(&why) => {
             tracing::debug!(%server, %why, "the server does not say what it is");

@@ -103,6 +103,12 @@ impl Connection {
         self.notice(answer)
     }
 
+    /// Sends a request that no caller asks for. In a box, or the tasks that keep connections would be as large as that for their whole
+    /// lives.
+    pub(crate) async fn ask(&self, request: &Outgoing) -> Answer {
+        Box::pin(self.send(request, self.silence_timeout)).await
+    }
+
     /// If the server no longer knows the login, starts a new login.
     fn notice(&self, answer: Answer) -> Answer {
         answer.inspect_err(|error| {
@@ -129,11 +135,7 @@ impl Connection {
         let user = credentials.user.as_deref();
         let words = user.into_iter().chain([credentials.password.as_str()]);
         let login = Outgoing::plain("AUTH", words);
-        let answer = self
-            .wire
-            .request(&login, self.sharded, self.silence_timeout)
-            .await;
-        match (answer, &self.session) {
+        match (self.ask(&login).await, &self.session) {
             (Ok(_), Some(session)) => session.accepted(credentials),
             (Ok(_), None) => {}
             (Err(error), _) => {
@@ -184,7 +186,7 @@ impl Connection {
         }
         let nonce = wire::nonce();
         let ping = Outgoing::plain("PING", [nonce.as_str()]);
-        match self.send(&ping, self.silence_timeout).await {
+        match self.ask(&ping).await {
             Ok(echo) if reply::is_pong(&echo, &nonce) => Ok(()),
             Ok(_) => Err(wire::out_of_step()),
             Err(error) if wire::is_refusal(&error) => Ok(()),
@@ -225,7 +227,7 @@ impl Connection {
     /// Lets the requests under way finish, within a limit, and sends `QUIT` to the server.
     pub(crate) async fn quit(&self) {
         // Whatever the result, the lifeline is dropped next.
-        let _ = timeout(QUIT_PATIENCE, self.wire.end()).await;
+        let _ = timeout(QUIT_PATIENCE, Box::pin(self.wire.end())).await;
     }
 }
 

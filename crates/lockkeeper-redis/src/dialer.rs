@@ -41,11 +41,15 @@ pub(crate) struct Dialer {
 impl Dialer {
     /// Connects, or says at once why it cannot.
     pub(crate) async fn dial(&self) -> Result<(Arc<Connection>, Lifeline), StoreError> {
-        let target = self.locator.find().await?;
-        let opened = Connection::open(&target, &self.options, self.listener.clone()).await?;
-        self.locator.check(&opened.0).await?;
-        tracing::info!(server = %target, connection = self.purpose.as_str(), "connected");
-        Ok(opened)
+        // In a box, like [`Connection::ask`].
+        Box::pin(async {
+            let target = self.locator.find().await?;
+            let opened = Connection::open(&target, &self.options, self.listener.clone()).await?;
+            self.locator.check(&opened.0).await?;
+            tracing::info!(server = %target, connection = self.purpose.as_str(), "connected");
+            Ok(opened)
+        })
+        .await
     }
 
     /// Retries until it is connected. `tell` gets the reason of each failed attempt.

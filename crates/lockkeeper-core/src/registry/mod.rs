@@ -32,7 +32,8 @@ pub(crate) use channel::{Step, Turn, WaiterId};
 /// All channels of one client. Each has an `R`, which reads the channel's messages.
 #[derive(Debug)]
 pub(crate) struct Registry<R> {
-    channels: BTreeMap<String, Channel<R>>,
+    /// In boxes, because a node of a map has room for eleven, and most clients listen to few.
+    channels: BTreeMap<String, Box<Channel<R>>>,
     /// The timer of each channel that has one.
     timers: BTreeSet<(Moment, String)>,
     arrivals: WaiterId,
@@ -94,7 +95,7 @@ impl<R> Registry<R> {
         let waiter = self.arrivals;
         self.channels
             .entry(name.to_owned())
-            .or_insert_with(|| Channel::new(reader, now));
+            .or_insert_with(|| Box::new(Channel::new(reader, now)));
         let steps = self.at(name, |channel| {
             channel.line.push_back(waiter, owner);
             channel.linger = None;
@@ -127,7 +128,7 @@ impl<R> Registry<R> {
     pub(crate) fn listen(&mut self, name: &str, reader: R, now: Moment) -> Vec<Step> {
         self.channels
             .entry(name.to_owned())
-            .or_insert_with(|| Channel::new(reader, now));
+            .or_insert_with(|| Box::new(Channel::new(reader, now)));
         self.at(name, |channel| {
             channel.listeners += 1;
             channel.linger = None;

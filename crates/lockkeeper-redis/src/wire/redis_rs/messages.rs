@@ -24,7 +24,7 @@ pub(crate) struct Messages(mpsc::UnboundedSender<(Vec<u8>, Owed)>);
 /// A reply that the server owes to a caller.
 pub(super) enum Owed {
     Answer(oneshot::Sender<Answer>),
-    Changes(Batch),
+    Changes(Box<Batch>),
 }
 
 /// Changes that wait for their confirmations, and the `PING` after them.
@@ -75,7 +75,10 @@ impl Messages {
         pipeline.cmd("PING").arg(&nonce);
         let (answer, answered) = oneshot::channel();
         let batch = Batch::new(changes, nonce, answer);
-        self.order(pipeline.get_packed_pipeline(), Owed::Changes(batch))?;
+        self.order(
+            pipeline.get_packed_pipeline(),
+            Owed::Changes(Box::new(batch)),
+        )?;
         answered.await.unwrap_or_else(|_| Err(ended()))
     }
 
@@ -172,7 +175,7 @@ pub(super) fn take(
         Some(Owed::Answer(caller)) => drop(caller.send(answer(value))),
         Some(Owed::Changes(batch)) => {
             if let Some(unfinished) = batch.answered(answer(value))? {
-                owed.push_front(Owed::Changes(unfinished));
+                owed.push_front(Owed::Changes(Box::new(unfinished)));
             }
         }
         None => return Err(out_of_step()),

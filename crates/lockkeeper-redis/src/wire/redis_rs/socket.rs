@@ -21,8 +21,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// Either kind of socket, with TLS or without.
 pub(super) type Socket = Box<dyn Stream>;
 
-/// How much is read at once. A reply may be longer.
-pub(super) const CHUNK: usize = 4096;
+/// How much is read at once: several messages. A reply may be longer.
+pub(super) const CHUNK: usize = 1024;
 
 /// Connects, logs in, selects the database, and waits for a `PONG` and for what the server says about itself.
 pub(super) async fn open(

@@ -31,7 +31,7 @@ async fn changed(
     };
     let (answer, answered) = oneshot::channel();
     let batch = Batch::new(changes, "n7".to_owned(), answer);
-    let mut owed = VecDeque::from([Owed::Changes(batch)]);
+    let mut owed = VecDeque::from([Owed::Changes(Box::new(batch))]);
     let mut replies = Replies::default();
     let mut result = Ok(());
     for value in replies.read(bytes.as_bytes()).unwrap() {
