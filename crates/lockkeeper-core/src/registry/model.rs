@@ -226,7 +226,7 @@ impl Model {
                 self.tell(("left", told));
                 let channel = self.registry.channels.get(CHANNEL);
                 let open =
-                    |channel: &Channel<()>| matches!(channel.subscription, Subscription::Open);
+                    |channel: &Box<Channel<()>>| matches!(channel.subscription, Subscription::Open);
                 // If it was published and the channel is subscribed to, the message comes by itself.
                 if !told || !channel.is_some_and(open) {
                     self.owe();
@@ -243,7 +243,7 @@ impl Model {
                     let steps = self.registry.busy(CHANNEL, waiter, free, now);
                     self.waiters.insert(waiter, Doing::Ready);
                     let (let_in, all) = self.sharing();
-                    let shares = |channel: &Channel<()>| channel.sharing.contains(&waiter);
+                    let shares = |channel: &Box<Channel<()>>| channel.sharing.contains(&waiter);
                     let shares = self.registry.channels.get(CHANNEL).is_some_and(shares);
                     self.check(
                         !counts || shares || let_in == all || let_in > before,

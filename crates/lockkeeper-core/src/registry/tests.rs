@@ -56,6 +56,21 @@ fn a_message_wakes_the_poller_alone_and_is_kept_while_it_looks() {
     );
 }
 
+/// A waiter for a majority of servers gathers their messages before it polls.
+#[test]
+fn a_poller_that_looks_again_before_it_asks_leaves_no_message_to_the_next() {
+    let mut registry = waiting(2);
+    registry.message(C, at(1));
+    assert!(looks(&mut registry, 1, 1));
+    registry.message(C, at(2));
+    assert!(looks(&mut registry, 1, 3), "it sees the second message too");
+    assert!(!looks(&mut registry, 1, 4), "and none after that");
+    registry.leave(C, 1, Some(at(4000)), at(5));
+    assert!(!looks(&mut registry, 2, 5), "the holder has just come");
+    registry.message(C, at(6));
+    assert!(looks(&mut registry, 2, 6));
+}
+
 #[test]
 fn a_poller_that_goes_in_the_middle_of_a_look_hands_it_on() {
     let mut registry = waiting(2);

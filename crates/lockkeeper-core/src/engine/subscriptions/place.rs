@@ -76,19 +76,27 @@ impl Place {
         }
     }
 
+    /// Whether it is this waiter's turn now. A poll that begins after this call sees everything of which messages have told before.
+    pub(crate) fn has_come(&self) -> bool {
+        matches!(self.look(), Ok(Turn::Poll))
+    }
+
+    fn look(&self) -> Result<Turn, Over> {
+        let now = self.subscriptions.clock.now();
+        self.subscriptions.change_state(|state| {
+            let registry = &mut state.registry;
+            if let Some(record) = registry.done(&self.channel, self.kind, self.waiter) {
+                return (Err(Over::Done(record)), Vec::new());
+            }
+            let turn = registry.turn(&self.channel, self.waiter, self.patience, now);
+            (Ok(turn), Vec::new())
+        })
+    }
+
     /// Waits until it is this waiter's turn to ask the server.
     pub(crate) async fn turn(&self) -> Result<(), Over> {
         loop {
-            let now = self.subscriptions.clock.now();
-            let turn = self.subscriptions.change_state(|state| {
-                let registry = &mut state.registry;
-                if let Some(record) = registry.done(&self.channel, self.kind, self.waiter) {
-                    return (Err(Over::Done(record)), Vec::new());
-                }
-                let turn = registry.turn(&self.channel, self.waiter, self.patience, now);
-                (Ok(turn), Vec::new())
-            });
-            match turn? {
+            match self.look()? {
                 Turn::Poll => return Ok(()),
                 Turn::GiveUp(error) => return Err(Over::Impossible(error)),
                 Turn::Wait(None) => self.bell.notified().await,
