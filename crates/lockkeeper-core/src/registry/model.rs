@@ -83,13 +83,13 @@ impl Model {
 
     /// Whether this waiter may poll beside the poller.
     fn is_let_in(&self, waiter: WaiterId) -> bool {
-        let channel = self.registry.channels.get(CHANNEL);
+        let channel = self.registry.channels.get(CHANNEL).map(Box::as_ref);
         channel.is_some_and(|channel| channel.beside.contains(&waiter))
     }
 
     /// How many waiters that can hold together may poll beside the poller, and how many there are.
     fn sharing(&self) -> (usize, usize) {
-        let channel = self.registry.channels.get(CHANNEL);
+        let channel = self.registry.channels.get(CHANNEL).map(Box::as_ref);
         channel.map_or((0, 0), |channel| {
             let let_in = channel.sharing.intersection(&channel.beside).count();
             (let_in, channel.sharing.len())
@@ -224,9 +224,9 @@ impl Model {
             6 => {
                 let told = self.random.bool();
                 self.tell(("left", told));
-                let channel = self.registry.channels.get(CHANNEL);
+                let channel = self.registry.channels.get(CHANNEL).map(Box::as_ref);
                 let open =
-                    |channel: &Box<Channel<()>>| matches!(channel.subscription, Subscription::Open);
+                    |channel: &Channel<()>| matches!(channel.subscription, Subscription::Open);
                 // If it was published and the channel is subscribed to, the message comes by itself.
                 if !told || !channel.is_some_and(open) {
                     self.owe();
@@ -243,8 +243,9 @@ impl Model {
                     let steps = self.registry.busy(CHANNEL, waiter, free, now);
                     self.waiters.insert(waiter, Doing::Ready);
                     let (let_in, all) = self.sharing();
-                    let shares = |channel: &Box<Channel<()>>| channel.sharing.contains(&waiter);
-                    let shares = self.registry.channels.get(CHANNEL).is_some_and(shares);
+                    let shares = |channel: &Channel<()>| channel.sharing.contains(&waiter);
+                    let channel = self.registry.channels.get(CHANNEL).map(Box::as_ref);
+                    let shares = channel.is_some_and(shares);
                     self.check(
                         !counts || shares || let_in == all || let_in > before,
                         "nobody more may look beside a poller that waits in vain",
