@@ -46,8 +46,8 @@ local function bury(name)
   end
 end
 
--- Stores what is new about the queue of `name`, which is not empty: which of its waiters are alive, if it was read just now, and which waiters are
--- in grace.
+-- Stores what is new about the queue of `name`, which is not empty: what was heard of its waiters; and, if it was read just now, when that was
+-- and which waiters are in grace.
 local function save_queue(name)
   local news = name.heard or {}
   if name.looked then

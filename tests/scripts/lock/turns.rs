@@ -9,6 +9,7 @@ vectors! { [thin inflated] [fair rwlock] {
     the_next_holder_is_told_its_token_and_its_last_request
     a_waiter_is_granted_for_as_long_as_it_was_alive
     claims_of_one_batch_are_alive_for_their_own_waiter_ttls
+    claims_that_are_alive_until_the_same_moment_keep_their_own_waiter_ttls
     a_try_never_passes_those_who_wait
     a_full_queue_takes_nobody_more
     a_full_queue_remembers_whom_it_let_in
@@ -102,6 +103,25 @@ async fn claims_of_one_batch_are_alive_for_their_own_waiter_ttls(it: &Lock) -> R
     // B was alive for longer by its acquire.
     ensure!(is_nearly(alive(B).await?, WAITER_TTL));
     ensure!(alive(C).await? == 500_000);
+    Ok(())
+}
+
+async fn claims_that_are_alive_until_the_same_moment_keep_their_own_waiter_ttls(
+    it: &Lock,
+) -> Result<()> {
+    it.hold(A).await?;
+    it.inflate().await?;
+    it.line([writer(B), writer(C)], "9000000000000:100000:7")
+        .await?;
+    it.batch([it.beat_with(C, "500000"), it.beat_with(B, "1000")])
+        .await?;
+    for (claim, waiter_ttl) in [(C, ":500000:"), (B, ":1000:")] {
+        let (ends, rest) = it.entry(claim).await?.context("it waits")?;
+        ensure!(
+            ends == 9_000_000_000_000 && rest.starts_with(waiter_ttl),
+            "{rest}"
+        );
+    }
     Ok(())
 }
 

@@ -15,8 +15,8 @@ use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
 use crate::search::state::{MARGIN, UnderWay};
 
-/// How far ahead of the slowest clock a token may be, ms: the other clocks are by a second at most, and a server follows a proposal
-/// for less than one.
+/// How far ahead of the first server's clock a token may be, ms: the other clocks are by less than a second, and a server follows a
+/// proposal for less than one.
 const FURTHEST: i64 = 2_000;
 
 /// A contender within a state.
