@@ -313,28 +313,33 @@ const FOUND_IN_MIXED: [(Mutant, &str, u64); 14] = [
     (Mutant::ValidWhileReleasing, "two ends of a lease", 1),
     (Mutant::ReleaseWithoutTombstone, "back after its release", 3),
     (Mutant::UnknownIsNo, "a claim nobody wants", 1),
-    (Mutant::ResendAfterRelease, "a claim lives once", 7),
+    (Mutant::ResendAfterRelease, "a claim lives once", 14),
     (Mutant::ReuseClaim, "one request at a time", 1),
     (Mutant::DeafToReconnect, "deaf to a gap", 25),
     (Mutant::DropWithoutRelease, "a claim nobody wants", 1),
     (Mutant::WaiterNeverHeartbeats, "an error without cause", 1),
-    (Mutant::DeafToGrants, "a grant nobody heard of", 2),
+    (Mutant::DeafToGrants, "a grant nobody heard of", 1),
     (Mutant::DeadlineFromAnswer, "two holders", 165),
-    (Mutant::RequestsAbreast, "one request at a time", 53),
+    (Mutant::RequestsAbreast, "one request at a time", 47),
     (Mutant::QuorumOfAnswers, "a grant without a majority", 4),
     (Mutant::ReleaseStopsAtFirstError, "a claim nobody wants", 2),
-    (Mutant::LossOfOneKeepsTheRest, "an error without cause", 1),
+    (Mutant::LossOfOneKeepsTheRest, "an error without cause", 11),
 ];
 
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn defects_are_found_in_histories_of_all_kinds_together_and_without_them_every_rule_is_kept() {
+    // All at once, because a change of the scripts moves several of them.
+    let mut moved = Vec::new();
     for (mutant, rule, seed) in FOUND_IN_MIXED {
         let broken = engine::with(mutant, || history(Workload::Mixed, seed));
         let violation = broken.violation.map(|violation| violation.rule);
-        assert_eq!(violation, Some(rule), "{mutant:?}");
+        if violation != Some(rule) {
+            moved.push((mutant, seed, violation));
+        }
         assert_eq!(history(Workload::Mixed, seed).violation, None);
     }
+    assert!(moved.is_empty(), "{moved:?}");
 }
 
 #[test]

@@ -144,9 +144,11 @@ impl OneName {
             }
             Incident::TakenByOthers => {
                 let taken = self.runs.taken_by_others(server, tick)?;
-                // A queue keeps its name.
-                let is_free =
-                    !self.kind.waits_in_a_queue && self.runs.standing(server, tick)?.is_free();
+                // A queue keeps its name, and so do the remains of a re-entry for some time.
+                let shares = !self.kind.waits_in_a_queue && !self.kind.reenters;
+                let is_free = shares
+                    && state.cools_until.is_none()
+                    && self.runs.standing(server, tick)?.is_free();
                 let is_theirs = self.runs.is_taken_by_others(server, tick)?;
                 match taken {
                     Some(server) => moves.add(what, State { server, ..state }, None),
@@ -301,6 +303,7 @@ impl Runs {
         let (ends, holders) = (ends.to_string(), name.part("holders"));
         self.server
             .execute(&["ZADD", &holders, &ends, "x:of-an-earlier-time"])?;
+        self.server.execute(&["PEXPIRE", &holders, "600000"])?;
         Ok(Some(self.server.number()))
     }
 
