@@ -83,13 +83,13 @@ impl Model {
 
     /// Whether this waiter may poll beside the poller.
     fn is_let_in(&self, waiter: WaiterId) -> bool {
-        let channel = self.registry.channels.get(CHANNEL).map(Box::as_ref);
+        let channel = self.registry.channels.get(CHANNEL);
         channel.is_some_and(|channel| channel.beside.contains(&waiter))
     }
 
     /// How many waiters that can hold together may poll beside the poller, and how many there are.
     fn sharing(&self) -> (usize, usize) {
-        let channel = self.registry.channels.get(CHANNEL).map(Box::as_ref);
+        let channel = self.registry.channels.get(CHANNEL);
         channel.map_or((0, 0), |channel| {
             let let_in = channel.sharing.intersection(&channel.beside).count();
             (let_in, channel.sharing.len())
@@ -224,11 +224,11 @@ impl Model {
             6 => {
                 let told = self.random.bool();
                 self.tell(("left", told));
-                let channel = self.registry.channels.get(CHANNEL).map(Box::as_ref);
-                let open =
-                    |channel: &Channel<()>| matches!(channel.subscription, Subscription::Open);
+                let channel = self.registry.channels.get(CHANNEL);
+                let open = channel
+                    .is_some_and(|channel| matches!(channel.subscription, Subscription::Open));
                 // If it was published and the channel is subscribed to, the message comes by itself.
-                if !told || !channel.is_some_and(open) {
+                if !told || !open {
                     self.owe();
                 }
                 let steps = self.registry.left(CHANNEL, told, now);
@@ -243,9 +243,8 @@ impl Model {
                     let steps = self.registry.busy(CHANNEL, waiter, free, now);
                     self.waiters.insert(waiter, Doing::Ready);
                     let (let_in, all) = self.sharing();
-                    let shares = |channel: &Channel<()>| channel.sharing.contains(&waiter);
-                    let channel = self.registry.channels.get(CHANNEL).map(Box::as_ref);
-                    let shares = channel.is_some_and(shares);
+                    let channel = self.registry.channels.get(CHANNEL);
+                    let shares = channel.is_some_and(|channel| channel.sharing.contains(&waiter));
                     self.check(
                         !counts || shares || let_in == all || let_in > before,
                         "nobody more may look beside a poller that waits in vain",

@@ -1,5 +1,6 @@
 //! The rules about names that are barred to newcomers: while a revoked claim holds, its lease is not extended, and no other claim
-//! gets its place or joins it; after a release into a cooldown nobody is granted until the cooldown is over; nobody takes it from another library.
+//! gets its place or joins it; after a release into a cooldown nobody is granted until the cooldown is over; what another library
+//! holds nobody takes from it.
 //!
 //! Permits of a semaphore have nothing in common: when some are revoked, others may take what is left.
 
