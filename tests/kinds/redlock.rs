@@ -9,12 +9,15 @@ use lockkeeper_core::store::Store;
 use lockkeeper_lua::{Script, redlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::counter;
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const MAIN: &str = "lockkeeper:name";
+/// The channel of the messages that wake its waiters.
+const WAKES: &str = "lockkeeper.wake:{lockkeeper:name}";
 
 /// Five servers.
 pub(crate) struct Servers(pub(crate) Vec<MemoryStore>);
@@ -97,6 +100,36 @@ async fn one_holds_and_the_next_is_told_when_it_leaves() -> Result<()> {
         "nobody was told"
     );
     next.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_come_while_a_waiter_gathers_them_are_not_left_to_the_next() -> Result<()> {
+    let servers = Servers::new();
+    let process = servers.process()?;
+    let holds = process.acquired().await?;
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        waiting.push(tokio::spawn(process.lock.acquire().into_future()));
+        sleep(Duration::from_secs(1)).await;
+    }
+    // The first waiter hears from three servers, and from them again while it waits in vain for the other two.
+    for link in &process.links[3..] {
+        link.lose_messages();
+    }
+    holds.release().await?;
+    for _ in 0..100 {
+        yield_now().await;
+    }
+    for server in &servers.0[..3] {
+        server.execute(&["PUBLISH", WAKES, "free"])?;
+    }
+    let next = timeout(TTL, waiting.remove(0)).await???;
+    let asked = process.links[0].sent(&redlock::ACQUIRE);
+    sleep(Duration::from_secs(1)).await;
+    ensure!(process.links[0].sent(&redlock::ACQUIRE) == asked);
+    next.release().await?;
+    timeout(TTL, waiting.remove(0)).await???.release().await?;
     Ok(())
 }
 
