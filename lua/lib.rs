@@ -58,6 +58,7 @@ pub mod lock {
             "queue", "waiters", "place", "turns", "heartbeat"
         ],
         keys ["main", "counter", "holders", "queue", "state"],
+        once ["floor", "kind", "channel", "reenters"],
         args [
             "request", "claim", "ttl", "floor", "kind", "share", "waiter_ttl", "channel", "reenters",
         ],

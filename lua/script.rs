@@ -24,6 +24,9 @@ pub struct Script {
     /// What each argument is, in the order of `ARGV`; the request number first. Of a batch, the request number and the
     /// arguments of one item.
     pub args: &'static [&'static str],
+    /// Of a batch: those arguments that an item leaves empty, and brings no keys, if they are the same as those of the item before.
+    /// None if each item brings its own.
+    pub once: &'static [&'static str],
     /// Every status this script can answer with; of a batch, those that stand for one item.
     pub replies: &'static [Status],
     /// Whether the script takes any number of items and answers [`Status::Done`] with one status for each.
@@ -39,11 +42,11 @@ impl PartialEq for Script {
 impl Eq for Script {}
 
 /// Describes a script: its fragments are joined in front of it, its SHA-1 comes from `scripts.lock`. What it answers is
-/// called `replies`, or `items` if it is a batch.
+/// called `replies`, or `items` if it is a batch. `once` names the arguments that items about the same name leave out.
 ///
 /// A script that stands `before` another one answers by itself or leaves it to that: the other's fragments and text follow its own.
 macro_rules! script {
-    ($name:literal, with [$($fragment:tt),*], $(before $other:literal with [$($its:tt),*],)? keys $keys:expr, args $args:expr, $form:ident $replies:expr $(,)?) => {
+    ($name:literal, with [$($fragment:tt),*], $(before $other:literal with [$($its:tt),*],)? keys $keys:expr, $(once [$($once:literal),*],)? args $args:expr, $form:ident $replies:expr $(,)?) => {
         Script {
             name: $name,
             source: concat!(
@@ -60,6 +63,7 @@ macro_rules! script {
             sharded_sha1: pinned_sharded_sha1($name),
             keys: &$keys,
             args: &$args,
+            once: &[$($($once),*)?],
             replies: &$replies,
             batch: matches!(stringify!($form).as_bytes(), b"items"),
         }

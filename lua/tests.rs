@@ -90,7 +90,8 @@ fn lua_files(folder: &Path) -> Vec<(String, String)> {
     files
 }
 
-/// How a header counts the keys and arguments of a script, and how a batch counts those of its item `i`.
+/// How a header counts the keys and arguments of a script; how a batch counts those of its item `i`; and, if not every item has keys, the
+/// keys of its name `n`.
 fn place(script: &Script, sort: &str, n: usize) -> String {
     let per_item = if sort == "KEYS" {
         script.keys.len()
@@ -103,9 +104,13 @@ fn place(script: &Script, sort: &str, n: usize) -> String {
         (true, "KEYS", _) => (0, n + 1),
         (true, _, _) => (1, n),
     };
+    let letter = match sort {
+        "KEYS" if !script.once.is_empty() => "n",
+        _ => "i",
+    };
     let items = match per_item {
-        1 => "i".to_owned(),
-        _ => format!("{per_item}i"),
+        1 => letter.to_owned(),
+        _ => format!("{per_item}{letter}"),
     };
     match (before + nth).cmp(&per_item) {
         Ordering::Less => format!("{items}-{}", per_item - before - nth),
@@ -136,6 +141,11 @@ fn every_header_says_what_the_description_says() {
                 .collect();
             assert_eq!(actual, expected, "{}", script.name);
         }
+        let once: Vec<&str> = contract(&text, "ARGV")
+            .iter()
+            .filter_map(|line| line.split_once(" *")?.0.split_whitespace().nth(1))
+            .collect();
+        assert_eq!(once, script.once, "{}: marked with *", script.name);
         let answers = if script.batch { "ITEM" } else { "REPLY" };
         if script.batch {
             assert_eq!(contract(&text, "REPLY DONE").len(), 1, "{}", script.name);

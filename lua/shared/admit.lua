@@ -27,13 +27,12 @@ local function admit(name, share, claim, ttl)
   end
   local shared = share == 'x' or name.reenters
   local token = shared and name.token or draw_again(name.counter, name.floor) or draw_token(name.counter, name.floor, name.now_us)
-  name.token = shared and token or nil
+  name.token, name.changed = shared and token or nil, true
   if not is_taken(name) then
     -- The marker does not count what is in this key: a node of a cluster may still have it from an earlier time when it had the slot.
     redis.call('DEL', name.holders)
     name.emptied = true
   end
-  name.changed = true
   if share == 'x' then
     name.exclusive, name.live, name.owner = name.exclusive + 1, name.live + 1, owner_of(claim)
   else
@@ -74,6 +73,8 @@ local function dismiss(name, share, claim, cooldown)
     name.parts = name.parts + (weight_of(share) or 0)
     name.longest = math.max(name.longest or 0, cooldown)
   end
-  name.cools = share == 'x' and name.live == 0 and name.exclusive > 0
-  return true, name.cools and left_of(name) or cooldown
+  if share == 'x' and name.live == 0 and name.exclusive > 0 then
+    name.cools, cooldown = true, left_of(name)
+  end
+  return true, cooldown
 end

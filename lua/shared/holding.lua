@@ -14,6 +14,12 @@ local function left_of(name)
   return math.max(tonumber(last[2] or 0) - name.now, 0)
 end
 
+-- Adds `member` to the holders of the inflated `name`, or changes its end: its lease ends at `ends`, server ms.
+local function put(name, ends, member)
+  redis.call('ZADD', name.holders, text_of(ends), member)
+  name.first_end = nil
+end
+
 -- When the lease of `claim` with this share ends, server ms, 0 if the claim is not under the name; and, if it is, its flag.
 local function lease_of(name, share, claim)
   local alone = name.alone

@@ -42,7 +42,9 @@ local function read_queue(name)
     at, gaps = name.now, gaps + 1
     name.grace = string.format('%.0f:%.0f:%.0f', from, at, gaps)
   end
-  name.grace_from, name.grace_at = at > 0 and from or math.huge, at
+  if at > 0 then
+    name.grace_from, name.grace_at = from, at
+  end
   name.waits, name.head, name.entry = #heads > 0, heads[1], facts[3]
   return true
 end

@@ -3,14 +3,18 @@
 -- How many dead waiters one run drops, and to how many waiters it grants, however many items it has: a script must not block the server for long.
 local budget, room = 128, 24
 
--- Until when the waiter of `name` with this `entry` is alive, and its last executed request; nil if there is no such entry.
+-- Until when the waiter of `name` with this `entry` is alive, and its last executed request; nil if there is no such entry. Most waiters of a
+-- batch have the same entry, so the last one read is remembered.
 local function read_waiter(name, entry)
-  local ends, waiter_ttl, request = string.match(entry or '', '^(%d+):(%d+):(.*)$')
-  ends = tonumber(ends or '')
-  if ends and ends >= name.grace_from then
-    ends = math.max(ends, name.grace_at + tonumber(waiter_ttl))
+  if name.entry_read ~= entry then
+    local ends, waiter_ttl, request = string.match(entry or '', '^(%d+):(%d+):(.*)$')
+    ends = tonumber(ends or '')
+    if ends and name.grace_from and ends >= name.grace_from then
+      ends = math.max(ends, name.grace_at + tonumber(waiter_ttl))
+    end
+    name.entry_read, name.entry_ends, name.entry_request = entry, ends, request
   end
-  return ends, request
+  return name.entry_ends, name.entry_request
 end
 
 local function is_alive(name, entry)

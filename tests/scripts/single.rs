@@ -135,16 +135,6 @@ fn usual(claim: &ClaimId) -> RequestContext<'_> {
     RequestContext::new(claim, TTL, 0, None).queueing(Duration::from_secs(10), None)
 }
 
-/// Joins many items of a batch script into one run, as the engine does; the engine's way is not public.
-fn joined(items: impl IntoIterator<Item = ScriptCall>) -> Result<ScriptCall> {
-    let joined = items.into_iter().reduce(|mut batch, item| {
-        batch.keys.append(&item.keys);
-        batch.args.append(&item.args);
-        batch
-    });
-    joined.context("no items")
-}
-
 fn text(value: &Value) -> String {
     match value {
         Value::Integer(number) => number.to_string(),
@@ -227,7 +217,8 @@ impl Scripts {
         &self,
         items: impl IntoIterator<Item = ScriptCall>,
     ) -> Result<Vec<String>> {
-        let call = Call::new(joined(items)?, 7, Form::Source, Duration::from_secs(5));
+        let batch = ScriptCall::batch(items).context("no items")?;
+        let call = Call::new(batch, 7, Form::Source, Duration::from_secs(5));
         let reply = self.store.call(call).await?;
         ensure!(reply.status().as_str() == "DONE", "{reply:?}");
         Ok(reply.fields().iter().map(text).collect())

@@ -164,12 +164,8 @@ impl Lock {
         &self,
         items: impl IntoIterator<Item = ScriptCall>,
     ) -> Result<Vec<String>> {
-        let batch = items.into_iter().reduce(|mut batch, item| {
-            batch.keys.append(&item.keys);
-            batch.args.append(&item.args);
-            batch
-        });
-        let reply = self.call(batch.context("no items")?).await?;
+        let batch = ScriptCall::batch(items).context("no items")?;
+        let reply = self.call(batch).await?;
         let outcomes = (0..).map_while(|index| reply.field(index));
         Ok(outcomes.map(text).collect())
     }

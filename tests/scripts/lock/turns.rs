@@ -1,5 +1,7 @@
 //! Which claims wait, and which is next.
 
+use lockkeeper_core::protocol::ScriptCall;
+
 use super::*;
 
 vectors! { [thin inflated] [fair rwlock] {
@@ -8,6 +10,7 @@ vectors! { [thin inflated] [fair rwlock] {
     a_heartbeat_of_a_waiter_never_shortens
     the_next_holder_is_told_its_token_and_its_last_request
     a_waiter_is_granted_for_as_long_as_it_was_alive
+    items_about_one_name_share_its_keys
     claims_of_one_batch_are_alive_for_their_own_waiter_ttls
     claims_that_are_alive_until_the_same_moment_keep_their_own_waiter_ttls
     a_try_never_passes_those_who_wait
@@ -88,6 +91,32 @@ async fn a_waiter_is_granted_for_as_long_as_it_was_alive(it: &Lock) -> Result<()
     ensure!(it.heartbeat(&[C]).await? == ["WAITING 2"]);
     ensure!(it.release(A).await? == "RELEASED 1 0");
     ensure!(it.end(B).await? == alive - WAITER_TTL / 3);
+    Ok(())
+}
+
+async fn items_about_one_name_share_its_keys(it: &Lock) -> Result<()> {
+    let other = it.named("other")?;
+    line_up(it, &[B, C]).await?;
+    line_up(&other, &[D]).await?;
+    let items = [
+        it.beat(B),
+        it.beat(C),
+        it.beat(E),
+        other.beat(D),
+        it.beat(C),
+    ];
+    let joined = ScriptCall::batch(items.clone()).context("a batch")?;
+    ensure!(joined.keys.len() == 3 * 5 && joined.args.len() == 5 * 8);
+    let places = |outcomes: Vec<String>| {
+        let place = |outcome: &String| outcome.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        outcomes.iter().map(place).collect::<Vec<_>>()
+    };
+    let (first, second, gone) = ("WAITING 1", "WAITING 2", "GONE");
+    ensure!(places(it.batch(items).await?) == [first, second, gone, first, second]);
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    let outcomes = it.batch([it.beat(C), it.beat(B), other.beat(D)]).await?;
+    token(&outcomes[1])?;
+    ensure!(outcomes[0].starts_with(first) && outcomes[2].starts_with(first));
     Ok(())
 }
 

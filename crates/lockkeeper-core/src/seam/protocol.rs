@@ -83,16 +83,44 @@ impl ScriptCall {
         self
     }
 
-    /// Joins items of one batch script into one run; `None` if there are no items, or items of several scripts.
-    pub(crate) fn batch(items: impl IntoIterator<Item = Self>) -> Option<Self> {
+    /// Joins items of one batch script into one run; `None` if there are no items, or items of several scripts. An item about the same
+    /// name as the one before leaves out what they share, if the script allows that.
+    pub fn batch(items: impl IntoIterator<Item = Self>) -> Option<Self> {
         let mut items = items.into_iter();
-        let first = items.next()?;
-        items.try_fold(first, |mut batch, item| {
-            debug_assert!(batch.script.batch);
-            batch.keys.append(&item.keys);
-            batch.args.append(&item.args);
-            (batch.script == item.script).then_some(batch)
-        })
+        let mut batch = items.next()?;
+        let script = batch.script;
+        // The last item with keys, if others may leave them out.
+        let mut first = (!script.once.is_empty()).then(|| batch.clone());
+        for item in items {
+            if item.script != script {
+                return None;
+            }
+            debug_assert!(script.batch);
+            if first.as_ref().is_some_and(|first| first.stands_for(&item)) {
+                for (what, arg) in item.labelled() {
+                    let left_out = script.once.contains(&what);
+                    batch.args.push(if left_out { "" } else { arg });
+                }
+            } else {
+                batch.keys.append(&item.keys);
+                batch.args.append(&item.args);
+                first = first.map(|_| item);
+            }
+        }
+        Some(batch)
+    }
+
+    /// Whether another item has the same keys and the same of those arguments that stand once.
+    fn stands_for(&self, other: &Self) -> bool {
+        let mut pairs = self.labelled().zip(other.labelled());
+        let same = |((what, arg), (_, its))| arg == its || !self.script.once.contains(&what);
+        self.keys == other.keys && pairs.all(same)
+    }
+
+    /// The arguments of one item, each with what it is.
+    fn labelled(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let labels = self.script.args.iter().copied().skip(1);
+        labels.zip(self.args.iter())
     }
 }
 

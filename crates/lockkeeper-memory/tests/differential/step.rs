@@ -275,14 +275,19 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
         true => vec!["EVAL", script.source],
         false => vec!["EVALSHA", script.sha1],
     };
-    let number = (items * script.keys.len()).to_string();
+    // Items about the same name as the one before leave out the keys, and what stands once.
+    let short = !script.once.is_empty() && random.bool();
+    let named = if short { 1 } else { items };
+    let number = (named * script.keys.len()).to_string();
     words.push(&number);
-    for _ in 0..items {
+    for _ in 0..named {
         words.extend(script.keys);
     }
     let (request, args) = (&script.args[..1], &script.args[1..]);
-    for arg in request.iter().chain((0..items).flat_map(|_| args)) {
+    let items = (0..items).flat_map(|item| args.iter().map(move |arg| (item, arg)));
+    for (item, arg) in request.iter().map(|arg| (0, arg)).chain(items) {
         words.push(match *arg {
+            arg if item > 0 && short && script.once.contains(&arg) => "",
             "request" => "17",
             "claim" => one(random, CLAIMS),
             "ttl" | "waiter_ttl" | "wait" => one(random, TTLS),

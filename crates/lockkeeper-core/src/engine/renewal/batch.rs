@@ -34,22 +34,22 @@ struct Alike {
     timeout: Duration,
 }
 
-/// Collects claims into batches, each with the server of its keys. Claims of one batch keep their order. A claim whose
-/// acquire is repeated goes alone.
+/// Collects claims into batches, each with the server of its keys. Claims of one batch keep their order, except that heartbeats of one
+/// name follow one another: they share its keys. A claim whose acquire is repeated goes alone.
 pub(super) fn gather(
     store: &dyn Store,
     due: impl IntoIterator<Item = (Verb, Moment, Arc<Part>)>,
 ) -> Vec<(u32, Batch)> {
-    let mut alone = Vec::new();
-    let mut batches: BTreeMap<Alike, Vec<Batch>> = BTreeMap::new();
+    let mut gathered = Vec::new();
+    let mut together: BTreeMap<Alike, Vec<(Moment, Arc<Part>)>> = BTreeMap::new();
     for (verb, due, part) in due {
-        let group = store.group(part.protocol.name().main());
+        let protocol = &part.protocol;
+        let group = store.group(protocol.name().main());
         if verb == Verb::Acquire {
             let parts = vec![part];
-            alone.push((store.server_of(group), Batch { verb, parts, due }));
+            gathered.push((store.server_of(group), Batch { verb, parts, due }));
             continue;
         }
-        let protocol = &part.protocol;
         let alike = Alike {
             verb,
             foreign: protocol.foreign().map(|_| protocol.kind().as_str()),
@@ -57,21 +57,20 @@ pub(super) fn gather(
             group,
             timeout: part.terms.timeout,
         };
-        let batches = batches.entry(alike).or_default();
-        match batches.last_mut() {
-            Some(batch) if batch.parts.len() < MOST => {
-                batch.parts.push(part);
-                batch.due = batch.due.min(due);
-            }
-            _ => {
-                let parts = vec![part];
-                batches.push(Batch { verb, parts, due });
-            }
+        together.entry(alike).or_default().push((due, part));
+    }
+    for (alike, mut claims) in together {
+        let (verb, server) = (alike.verb, store.server_of(alike.group));
+        if verb == Verb::Heartbeat {
+            claims.sort_by(|(_, a), (_, b)| a.protocol.name().cmp(b.protocol.name()));
+        }
+        let mut claims = claims.into_iter().peekable();
+        while let Some(&(due, _)) = claims.peek() {
+            let some = claims.by_ref().take(MOST);
+            let (dues, parts): (Vec<Moment>, Vec<Arc<Part>>) = some.unzip();
+            let due = dues.into_iter().fold(due, Moment::min);
+            gathered.push((server, Batch { verb, parts, due }));
         }
     }
-    let batches = batches.into_iter().flat_map(|(alike, batches)| {
-        let server = store.server_of(alike.group);
-        batches.into_iter().map(move |batch| (server, batch))
-    });
-    alone.into_iter().chain(batches).collect()
+    gathered
 }

@@ -186,12 +186,7 @@ impl Runs {
             }
         };
         let items = calls.len();
-        let joined = calls.into_iter().reduce(|mut all, call| {
-            // This repeats the engine's way of joining calls, which is not public.
-            all.keys.append(&call.keys);
-            all.args.append(&call.args);
-            all
-        });
+        let joined = ScriptCall::batch(calls);
         Ok((joined.context("nothing to ask for")?, items))
     }
 }

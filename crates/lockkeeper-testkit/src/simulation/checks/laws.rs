@@ -78,9 +78,10 @@ pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
     let each = claims(call).into_iter().enumerate();
     let shares = labelled(call, "share");
     let times = ["waiter_ttl", "tombstone_ttl"].map(|label| labelled(call, label));
+    let names = names(call);
     let item = |(index, claim)| {
         let share = shares.get(index).copied().unwrap_or_default();
-        let main = call.item.keys.get(index * script.keys.len())?;
+        let main = call.item.keys.get(names.get(index)? * script.keys.len())?;
         let [waiter_ttl, tombstone_ttl] = times.each_ref().map(|its| {
             let millis = its.get(index).and_then(|text: &&str| text.parse().ok());
             Duration::from_millis(millis.unwrap_or_default())
@@ -102,6 +103,22 @@ pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
         })
     };
     each.filter_map(item).collect()
+}
+
+/// Which keys each item of a request is about, counted from 0: its own, or those of the item before.
+fn names(call: &Call) -> Vec<usize> {
+    let script = call.item.script;
+    match script.once.first() {
+        Some(once) => {
+            let mut brought = 0;
+            let number = |arg: &str| {
+                brought += usize::from(!arg.is_empty());
+                brought.saturating_sub(1)
+            };
+            labelled(call, once).into_iter().map(number).collect()
+        }
+        None => (0..claims(call).len()).collect(),
+    }
 }
 
 fn word(value: &Value) -> Option<Status> {
