@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
-use clap::{Parser, ValueEnum};
+use anyhow::{Result, ensure};
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use lockkeeper_testkit::kinds::KindModel;
 use lockkeeper_testkit::mutants::hunt::Hunt;
 use lockkeeper_testkit::search::{Bounds, Incident, MOST_CLIENTS, MOST_STATES, Scope};
@@ -27,8 +28,8 @@ struct Options {
     #[arg(long)]
     mutants: bool,
     /// Searches only this kind.
-    #[arg(long)]
-    kind: Option<Kind>,
+    #[arg(long, value_parser = PossibleValuesParser::new(Scope::KINDS))]
+    kind: Option<String>,
     /// How many clients.
     #[arg(long)]
     clients: Option<u8>,
@@ -53,44 +54,12 @@ struct Options {
     /// The server's clock is right, so tokens are times.
     #[arg(long)]
     clock_right: bool,
-    /// What may happen to the name, which counts as an ending: counter-lost, counter-behind,
-    /// main-key-lost, holders-lost, inflation-lost, limit-set, revoked or forced.
-    #[arg(long, value_parser = incident)]
-    incident: Option<Incident>,
+    /// What may happen to the name, which counts as an ending.
+    #[arg(long, value_parser = PossibleValuesParser::new(Incident::ALL.map(Incident::name)))]
+    incident: Option<String>,
     /// Gives up a search after this many states; a state takes about 100 bytes.
     #[arg(long, default_value_t = MOST_STATES)]
     states: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    Mutex,
-    Reentrant,
-    Fair,
-    Rwlock,
-    Semaphore,
-    Once,
-    Latch,
-    Election,
-    Redlock,
-    Multi,
-}
-
-impl Kind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Mutex => "mutex",
-            Self::Reentrant => "reentrant",
-            Self::Fair => "fair",
-            Self::Rwlock => "rwlock",
-            Self::Semaphore => "semaphore",
-            Self::Once => "once",
-            Self::Latch => "latch",
-            Self::Election => "election",
-            Self::Redlock => "redlock",
-            Self::Multi => "multi",
-        }
-    }
 }
 
 impl Options {
@@ -147,18 +116,10 @@ impl Options {
         bounds.faults = self.faults.unwrap_or(bounds.faults);
         bounds.endings = self.endings.unwrap_or(bounds.endings);
         bounds.clock_behind = !self.clock_right;
-        bounds.incident = self.incident;
+        let mut incidents = Incident::ALL.into_iter();
+        bounds.incident = incidents.find(|it| self.incident.as_deref() == Some(it.name()));
         bounds
     }
-}
-
-fn incident(name: &str) -> Result<Incident> {
-    let mut known = Incident::ALL.into_iter();
-    let found = known.find(|it| it.name() == name);
-    found.with_context(|| {
-        let names = Incident::ALL.map(Incident::name).join(", ");
-        format!("no such thing happens: choose one of {names}")
-    })
 }
 
 fn main() -> Result<ExitCode> {
@@ -180,11 +141,10 @@ fn main() -> Result<ExitCode> {
 /// Whether every rule holds in every state.
 fn prove(options: &Options) -> Result<bool> {
     let mut holds = true;
-    for kind in Kind::value_variants() {
-        if options.kind.is_some_and(|only| only != *kind) {
+    for kind in Scope::KINDS {
+        if options.kind.as_deref().is_some_and(|only| only != kind) {
             continue;
         }
-        let kind = kind.as_str();
         for scope in options.scopes(kind)? {
             let report = scope.explore(None, options.states, &mut |progress| {
                 eprintln!("{kind} {progress}");
@@ -199,10 +159,7 @@ fn prove(options: &Options) -> Result<bool> {
 /// Whether every mutant is caught by everything that must catch it, and the same runs break nothing without it.
 fn hunt(options: &Options) -> Result<bool> {
     let hunts = Hunt::all().into_iter();
-    let asked = |hunt: &Hunt| {
-        let kind = options.kind.map(Kind::as_str);
-        kind.is_none() || hunt.kind == kind
-    };
+    let asked = |hunt: &Hunt| options.kind.is_none() || hunt.kind == options.kind.as_deref();
     let hunts: Vec<Hunt> = hunts.filter(asked).collect();
     let next = AtomicUsize::new(0);
     let work = || {

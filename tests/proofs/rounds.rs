@@ -11,44 +11,23 @@ fn no_overlap_and_tokens_in_order_with_two_contenders() -> Result<()> {
     holds_everywhere(&Scope::Rounds(Rounds::SMALL))
 }
 
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn no_overlap_and_tokens_in_order_with_a_crash() -> Result<()> {
-    holds_everywhere(&Scope::Rounds(Rounds::quick()[0]))
+/// Defines a test for each of [`Rounds::quick`].
+macro_rules! rounds {
+    ($($name:ident $nth:literal;)*) => {$(
+        #[test]
+        #[ignore = "long: `cargo xtask prove` runs it"]
+        fn $name() -> Result<()> {
+            holds_everywhere(&Scope::Rounds(Rounds::quick()[$nth]))
+        }
+    )*};
 }
 
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn no_overlap_and_tokens_in_order_with_a_request_in_trouble() -> Result<()> {
-    holds_everywhere(&Scope::Rounds(Rounds::quick()[1]))
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn no_overlap_and_tokens_in_order_with_leases_that_are_renewed() -> Result<()> {
-    holds_everywhere(&Scope::Rounds(Rounds::quick()[2]))
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn no_overlap_and_tokens_in_order_with_a_second_round() -> Result<()> {
-    holds_everywhere(&Scope::Rounds(Rounds::quick()[3]))
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn no_overlap_and_tokens_in_order_with_two_rounds_that_propose_almost_the_same() -> Result<()> {
-    holds_everywhere(&Scope::Rounds(Rounds::quick()[4]))
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn no_overlap_and_tokens_in_order_with_a_server_that_comes_back_empty() -> Result<()> {
-    holds_everywhere(&Scope::Rounds(Rounds::quick()[5]))
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn no_overlap_and_tokens_in_order_with_a_proposal_from_a_clock_far_ahead() -> Result<()> {
-    holds_everywhere(&Scope::Rounds(Rounds::quick()[6]))
+rounds! {
+    no_overlap_and_tokens_in_order_with_a_crash 0;
+    no_overlap_and_tokens_in_order_with_a_request_in_trouble 1;
+    no_overlap_and_tokens_in_order_with_leases_that_are_renewed 2;
+    no_overlap_and_tokens_in_order_with_a_second_round 3;
+    no_overlap_and_tokens_in_order_with_two_rounds_that_propose_almost_the_same 4;
+    no_overlap_and_tokens_in_order_with_a_server_that_comes_back_empty 5;
+    no_overlap_and_tokens_in_order_with_a_proposal_from_a_clock_far_ahead 6;
 }

@@ -43,114 +43,43 @@ fn keep_every_rule(workload: Workload, number: u64) {
     assert_eq!(u64::try_from(hashes.lock().len()), Ok(number));
 }
 
-#[test]
-fn histories_of_the_mutex_keep_every_rule() {
-    keep_every_rule(Workload::Mutex, 150);
+/// Defines, for each workload, a test of some histories, and of more for `cargo xtask prove`.
+macro_rules! histories {
+    ($($workload:ident: $few:ident $number:literal, $many:ident $larger:literal;)*) => {$(
+        #[test]
+        fn $few() {
+            keep_every_rule(Workload::$workload, $number);
+        }
+
+        #[test]
+        #[ignore = "long: `cargo xtask prove` runs it"]
+        fn $many() {
+            keep_every_rule(Workload::$workload, $larger);
+        }
+    )*};
 }
 
-#[test]
-fn histories_of_the_re_entrant_lock_keep_every_rule() {
-    keep_every_rule(Workload::Reentrant, 100);
-}
-
-#[test]
-fn histories_of_the_fair_lock_keep_every_rule() {
-    keep_every_rule(Workload::Fair, 50);
-}
-
-#[test]
-fn histories_of_the_read_write_lock_keep_every_rule() {
-    keep_every_rule(Workload::RwLock, 40);
-}
-
-#[test]
-fn histories_of_the_semaphore_keep_every_rule() {
-    keep_every_rule(Workload::Semaphore, 40);
-}
-
-#[test]
-fn histories_of_elections_keep_every_rule() {
-    keep_every_rule(Workload::Election, 40);
-}
-
-#[test]
-fn histories_of_work_that_is_done_once_keep_every_rule() {
-    keep_every_rule(Workload::Once, 60);
-}
-
-#[test]
-fn histories_of_latches_keep_every_rule() {
-    keep_every_rule(Workload::Latch, 60);
-}
-
-#[test]
-fn histories_of_the_redlock_keep_every_rule() {
-    keep_every_rule(Workload::Redlock, 10);
-}
-
-#[test]
-fn histories_of_all_kinds_together_keep_every_rule() {
-    keep_every_rule(Workload::Mixed, 10);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn ten_thousand_histories_of_the_mutex_keep_every_rule() {
-    keep_every_rule(Workload::Mutex, 10_000);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn six_thousand_histories_of_the_re_entrant_lock_keep_every_rule() {
-    keep_every_rule(Workload::Reentrant, 6_000);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn two_thousand_histories_of_the_fair_lock_keep_every_rule() {
-    keep_every_rule(Workload::Fair, 2_000);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule() {
-    keep_every_rule(Workload::RwLock, 1_500);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn fifteen_hundred_histories_of_the_semaphore_keep_every_rule() {
-    keep_every_rule(Workload::Semaphore, 1_500);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn fifteen_hundred_histories_of_elections_keep_every_rule() {
-    keep_every_rule(Workload::Election, 1_500);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn two_thousand_histories_of_work_that_is_done_once_keep_every_rule() {
-    keep_every_rule(Workload::Once, 2_000);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn two_thousand_histories_of_latches_keep_every_rule() {
-    keep_every_rule(Workload::Latch, 2_000);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn three_hundred_histories_of_the_redlock_keep_every_rule() {
-    keep_every_rule(Workload::Redlock, 300);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn three_hundred_histories_of_all_kinds_together_keep_every_rule() {
-    keep_every_rule(Workload::Mixed, 300);
+histories! {
+    Mutex: histories_of_the_mutex_keep_every_rule 150,
+        ten_thousand_histories_of_the_mutex_keep_every_rule 10_000;
+    Reentrant: histories_of_the_re_entrant_lock_keep_every_rule 100,
+        six_thousand_histories_of_the_re_entrant_lock_keep_every_rule 6_000;
+    Fair: histories_of_the_fair_lock_keep_every_rule 50,
+        two_thousand_histories_of_the_fair_lock_keep_every_rule 2_000;
+    RwLock: histories_of_the_read_write_lock_keep_every_rule 40,
+        fifteen_hundred_histories_of_the_read_write_lock_keep_every_rule 1_500;
+    Semaphore: histories_of_the_semaphore_keep_every_rule 40,
+        fifteen_hundred_histories_of_the_semaphore_keep_every_rule 1_500;
+    Election: histories_of_elections_keep_every_rule 40,
+        fifteen_hundred_histories_of_elections_keep_every_rule 1_500;
+    Once: histories_of_work_that_is_done_once_keep_every_rule 60,
+        two_thousand_histories_of_work_that_is_done_once_keep_every_rule 2_000;
+    Latch: histories_of_latches_keep_every_rule 60,
+        two_thousand_histories_of_latches_keep_every_rule 2_000;
+    Redlock: histories_of_the_redlock_keep_every_rule 10,
+        three_hundred_histories_of_the_redlock_keep_every_rule 300;
+    Mixed: histories_of_all_kinds_together_keep_every_rule 10,
+        three_hundred_histories_of_all_kinds_together_keep_every_rule 300;
 }
 
 #[test]
@@ -387,40 +316,24 @@ fn are_caught(workload: Workload, mutants: &[lua::Mutant]) {
     println!("proved {} hunts of mutants", mutants.len());
 }
 
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_a_script_of_the_fair_lock_is_found() {
-    are_caught(Workload::Fair, lua::FAIR);
+/// Defines, for each workload, a test that its histories find every mistake in its scripts.
+macro_rules! mistakes {
+    ($($workload:ident $mutants:ident: $name:ident;)*) => {$(
+        #[test]
+        #[ignore = "long: `cargo xtask prove` runs it"]
+        fn $name() {
+            are_caught(Workload::$workload, lua::$mutants);
+        }
+    )*};
 }
 
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_a_script_of_the_read_write_lock_is_found() {
-    are_caught(Workload::RwLock, lua::RWLOCK);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_a_script_of_the_semaphore_is_found() {
-    are_caught(Workload::Semaphore, lua::SEMAPHORE);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_a_script_of_an_election_is_found() {
-    are_caught(Workload::Election, lua::ELECTION);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_a_script_of_work_that_is_done_once_is_found() {
-    are_caught(Workload::Once, lua::ONCE);
-}
-
-#[test]
-#[ignore = "long: `cargo xtask prove` runs it"]
-fn every_mistake_in_a_script_of_a_latch_is_found() {
-    are_caught(Workload::Latch, lua::LATCH);
+mistakes! {
+    Fair FAIR: every_mistake_in_a_script_of_the_fair_lock_is_found;
+    RwLock RWLOCK: every_mistake_in_a_script_of_the_read_write_lock_is_found;
+    Semaphore SEMAPHORE: every_mistake_in_a_script_of_the_semaphore_is_found;
+    Election ELECTION: every_mistake_in_a_script_of_an_election_is_found;
+    Once ONCE: every_mistake_in_a_script_of_work_that_is_done_once_is_found;
+    Latch LATCH: every_mistake_in_a_script_of_a_latch_is_found;
 }
 
 #[test]

@@ -2,16 +2,14 @@
 //!
 //! No client dies here: a dead waiter is in the way of all others for minutes, as in Redisson. Each has one acquisition, for those of one owner share a place.
 
-use anyhow::{Result, ensure};
-use lockkeeper_lua::{Script, redisson};
+use anyhow::Result;
+use lockkeeper_lua::redisson;
 use lockkeeper_testkit::kinds::KindModel;
-use lockkeeper_testkit::mutants::lua::Patch;
-use lockkeeper_testkit::search::{Bounds, Scope};
+use lockkeeper_testkit::search::Bounds;
+
+use crate::search::{Mistake, every_mistake_is_found, holds_everywhere, mistakes};
 
 const KIND: KindModel = KindModel::REDISSON_FAIR;
-
-/// More states than the searches have.
-const MOST_STATES: usize = 5_000_000;
 
 fn short() -> Vec<Bounds> {
     let new = Bounds::new;
@@ -26,18 +24,11 @@ fn short() -> Vec<Bounds> {
     ]
 }
 
-fn holds_everywhere(bounds: Bounds) -> Result<()> {
-    let scope = Scope::Single(KIND, bounds);
-    let report = scope.search()?;
-    println!("{scope}\n{report}\nproved {} states", report.states);
-    ensure!(report.is_good(), "{scope}\n{report}");
-    ensure!(report.held > 0, "nothing is ever held: {scope}");
-    Ok(())
-}
-
 #[test]
 fn every_rule_of_the_queue_holds_in_every_state_nearby() -> Result<()> {
-    short().into_iter().try_for_each(holds_everywhere)
+    short()
+        .into_iter()
+        .try_for_each(|bounds| holds_everywhere(KIND, bounds))
 }
 
 #[test]
@@ -50,65 +41,26 @@ fn every_rule_of_the_queue_holds_in_every_state() -> Result<()> {
         // One holds, two wait.
         new(3, &[2], 3, 1, 0),
     ];
-    all.into_iter().try_for_each(holds_everywhere)
+    all.into_iter()
+        .try_for_each(|bounds| holds_everywhere(KIND, bounds))
 }
 
-/// One mistake: in which script, what stands there, and what stands there instead.
-const MISTAKES: [(&str, &Script, &str, &str); 6] = [
-    (
-        "an acquire passes the queue",
-        &redisson::FAIR_ACQUIRE,
-        "left == -2 and first and first ~= owner or ",
-        "",
-    ),
-    (
-        "an acquire that is late joins the queue",
-        &redisson::FAIR_ACQUIRE,
-        "if ARGV[5] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then",
-        "if ARGV[5] == '0' then",
-    ),
-    (
-        "a waiter that is granted stays in the queue",
-        &redisson::FAIR_HEARTBEAT,
-        "      leave(line, owner, wait)\n",
-        "",
-    ),
-    (
-        "a heartbeat grants out of turn",
-        &redisson::FAIR_HEARTBEAT,
-        "free and first == owner",
-        "free",
-    ),
-    (
-        "a heartbeat creates",
-        &redisson::FAIR_HEARTBEAT,
-        "place and not known.revoked and (held or free and first == owner)",
-        "free and (not first or first == owner)",
-    ),
-    (
-        "a waiter that leaves stays in the queue",
-        &redisson::FAIR_RELEASE,
-        "if first and not known.own and",
-        "if false and",
-    ),
-];
+const MISTAKES: &[Mistake] = mistakes! {
+    "an acquire passes the queue": redisson::FAIR_ACQUIRE;
+        "left == -2 and first and first ~= owner or " => "";
+    "an acquire that is late joins the queue": redisson::FAIR_ACQUIRE;
+        "if ARGV[5] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then" => "if ARGV[5] == '0' then";
+    "a waiter that is granted stays in the queue": redisson::FAIR_HEARTBEAT;
+        "      leave(line, owner, wait)\n" => "";
+    "a heartbeat grants out of turn": redisson::FAIR_HEARTBEAT;
+        "free and first == owner" => "free";
+    "a heartbeat creates": redisson::FAIR_HEARTBEAT;
+        "place and not known.revoked and (held or free and first == owner)" => "free and (not first or first == owner)";
+    "a waiter that leaves stays in the queue": redisson::FAIR_RELEASE;
+        "if first and not known.own and" => "if false and";
+};
 
 #[test]
 fn a_mistake_in_a_script_of_the_queue_is_found() -> Result<()> {
-    let mut survivors = Vec::new();
-    for (mistake, script, text, replacement) in MISTAKES {
-        let patch = Patch::new(script, text, replacement)?;
-        let mut rule = None;
-        for bounds in short() {
-            let scope = Scope::Single(KIND, bounds);
-            let report = scope.explore(Some(&patch), MOST_STATES, &mut |_| {})?;
-            rule = rule.or(report.violation.map(|trace| trace.violation.rule));
-        }
-        println!("{mistake}: {rule:?}");
-        if rule.is_none() {
-            survivors.push(mistake);
-        }
-    }
-    ensure!(survivors.is_empty(), "not found: {survivors:?}");
-    Ok(())
+    every_mistake_is_found(KIND, &short(), MISTAKES)
 }

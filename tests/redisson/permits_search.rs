@@ -7,7 +7,9 @@ use lockkeeper_lua::redisson;
 use lockkeeper_testkit::kinds::KindModel;
 use lockkeeper_testkit::search::Bounds;
 
-use crate::search::{Mistake, bounds_of_mistakes, every_mistake_is_found, holds_everywhere};
+use crate::search::{
+    Mistake, bounds_of_mistakes, every_mistake_is_found, holds_everywhere, mistakes,
+};
 
 const KINDS: [KindModel; 2] = [KindModel::REDISSON_SEMAPHORE, KindModel::REDISSON_PERMITS];
 
@@ -32,60 +34,28 @@ fn every_rule_holds_in_every_state() -> Result<()> {
     Ok(())
 }
 
-const MISTAKES: [Mistake; 8] = [
-    (
-        "a repeat of a grant creates",
-        &redisson::PERMITS_ACQUIRE,
-        " or ARGV[5] ~= '0' and not (hold and hold.token == ARGV[5])",
-        "",
-    ),
-    (
-        "a repeated acquire takes permits again",
-        &redisson::PERMITS_ACQUIRE,
-        "0 - missing",
-        "0 - permits",
-    ),
-    (
-        "an acquire passes the tombstone",
-        &redisson::PERMITS_ACQUIRE,
-        "redis.call('EXISTS', KEYS[4]) == 1",
-        "false",
-    ),
-    (
-        "the permits of the dead do not come back",
-        &redisson::PERMITS_ACQUIRE,
-        "value and 128 or 0",
-        "0",
-    ),
-    (
-        "the permits of the dead come back again and again",
-        &redisson::PERMITS_ACQUIRE,
-        "redis.call('ZREM', ends, member), redis.call('HDEL', claims, claim)",
-        "1, 1",
-    ),
-    (
-        "a renewal moves no end",
-        &redisson::PERMITS_RENEW,
-        "hold.left < ttl and hold.members",
-        "hold.left < 0 and hold.members",
-    ),
-    (
-        "a release gives nothing back",
-        &redisson::PERMITS_RELEASE,
-        "permits = permits + (leased",
-        "permits = 0 * (leased",
-    ),
-    (
-        "a release wakes nobody",
-        &redisson::PERMITS_RELEASE,
-        "freed and wake(channel, freed) or '1'",
-        "'1'",
-    ),
-];
+const MISTAKES: &[Mistake] = mistakes! {
+    "a repeat of a grant creates": redisson::PERMITS_ACQUIRE;
+        " or ARGV[5] ~= '0' and not (hold and hold.token == ARGV[5])" => "";
+    "a repeated acquire takes permits again": redisson::PERMITS_ACQUIRE;
+        "0 - missing" => "0 - permits";
+    "an acquire passes the tombstone": redisson::PERMITS_ACQUIRE;
+        "redis.call('EXISTS', KEYS[4]) == 1" => "false";
+    "the permits of the dead do not come back": redisson::PERMITS_ACQUIRE;
+        "value and 128 or 0" => "0";
+    "the permits of the dead come back again and again": redisson::PERMITS_ACQUIRE;
+        "redis.call('ZREM', ends, member), redis.call('HDEL', claims, claim)" => "1, 1";
+    "a renewal moves no end": redisson::PERMITS_RENEW;
+        "hold.left < ttl and hold.members" => "hold.left < 0 and hold.members";
+    "a release gives nothing back": redisson::PERMITS_RELEASE;
+        "permits = permits + (leased" => "permits = 0 * (leased";
+    "a release wakes nobody": redisson::PERMITS_RELEASE;
+        "freed and wake(channel, freed) or '1'" => "'1'";
+};
 
 #[test]
 fn a_mistake_in_a_script_is_found_without_ends_in_redisson() -> Result<()> {
-    every_mistake_is_found(KINDS[0], &bounds_of_mistakes(KINDS[0]), &MISTAKES)?;
+    every_mistake_is_found(KINDS[0], &bounds_of_mistakes(KINDS[0]), MISTAKES)?;
     // Where Redisson knows of ends, what is known of a claim ends with its lease.
     let revival = (
         "a claim whose time is over is renewed",
@@ -98,5 +68,5 @@ fn a_mistake_in_a_script_is_found_without_ends_in_redisson() -> Result<()> {
 
 #[test]
 fn a_mistake_in_a_script_is_found_with_ends_in_redisson() -> Result<()> {
-    every_mistake_is_found(KINDS[1], &bounds_of_mistakes(KINDS[1]), &MISTAKES)
+    every_mistake_is_found(KINDS[1], &bounds_of_mistakes(KINDS[1]), MISTAKES)
 }

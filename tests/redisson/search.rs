@@ -45,42 +45,30 @@ pub(crate) fn bounds_of_mistakes(kind: KindModel) -> Vec<Bounds> {
 /// One mistake: in which script, what stands there, and what stands there instead.
 pub(crate) type Mistake = (&'static str, &'static Script, &'static str, &'static str);
 
-const MISTAKES: [Mistake; 5] = [
-    (
-        "a repeat of a grant creates",
-        &redisson::ACQUIRE,
-        " or ARGV[5] ~= '0' and own ~= ARGV[5]",
-        "",
-    ),
-    (
-        "a repeated acquire counts again",
-        &redisson::ACQUIRE,
-        "if not known.own then\n    if not token and",
-        "if true then\n    if not token and",
-    ),
-    (
-        "an acquire passes the tombstone",
-        &redisson::ACQUIRE,
-        "redis.call('EXISTS', KEYS[3]) == 1 or ",
-        "",
-    ),
-    (
-        "a claim that is not counted takes one of its owner",
-        &redisson::RELEASE,
-        "if not known.own then",
-        "if not known.count then",
-    ),
-    (
-        "a claim that is not counted is renewed",
-        &redisson::RENEW,
-        "if not known.own then",
-        "if not known.count then",
-    ),
-];
+/// Defines mistakes: each is a sentence, a script, the original text and the text in its place.
+macro_rules! mistakes {
+    ($($what:literal: $script:path; $text:literal => $replacement:literal;)*) => {
+        &[$(($what, &$script, $text, $replacement)),*]
+    };
+}
+pub(crate) use mistakes;
+
+const MISTAKES: &[Mistake] = mistakes! {
+    "a repeat of a grant creates": redisson::ACQUIRE;
+        " or ARGV[5] ~= '0' and own ~= ARGV[5]" => "";
+    "a repeated acquire counts again": redisson::ACQUIRE;
+        "if not known.own then\n    if not token and" => "if true then\n    if not token and";
+    "an acquire passes the tombstone": redisson::ACQUIRE;
+        "redis.call('EXISTS', KEYS[3]) == 1 or " => "";
+    "a claim that is not counted takes one of its owner": redisson::RELEASE;
+        "if not known.own then" => "if not known.count then";
+    "a claim that is not counted is renewed": redisson::RENEW;
+        "if not known.own then" => "if not known.count then";
+};
 
 #[test]
 fn a_mistake_in_a_script_is_found() -> Result<()> {
-    every_mistake_is_found(KIND, &bounds_of_mistakes(KIND), &MISTAKES)
+    every_mistake_is_found(KIND, &bounds_of_mistakes(KIND), MISTAKES)
 }
 
 /// The search within these bounds finds each of the mistakes.

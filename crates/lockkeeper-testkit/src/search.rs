@@ -57,6 +57,20 @@ const SEVERAL: &str = "multi";
 pub const MOST_STATES: usize = 50_000_000;
 
 impl Scope {
+    /// The kinds that can be searched.
+    pub const KINDS: [&str; 10] = [
+        "mutex",
+        "reentrant",
+        "fair",
+        "rwlock",
+        "semaphore",
+        "once",
+        "latch",
+        "election",
+        "redlock",
+        SEVERAL,
+    ];
+
     /// The searches that every change to this kind must pass, or the `thorough` ones. Empty if no kind has this name.
     pub fn of(kind: &str, thorough: bool) -> Vec<Self> {
         let bounds = match thorough {

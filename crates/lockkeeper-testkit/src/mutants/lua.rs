@@ -6,6 +6,19 @@
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_lua::Script;
 
+/// Defines mutants: name, script and where it shows; the original text and the text in its place.
+macro_rules! mutants {
+    ($($name:ident: $script:path, $world:expr; $text:literal => $replacement:literal;)*) => {
+        &[$(Mutant {
+            name: stringify!($name),
+            script: &$script,
+            text: $text,
+            replacement: $replacement,
+            world: $world,
+        }),*]
+    };
+}
+
 mod election;
 mod exclusive;
 mod latch;
@@ -191,22 +204,6 @@ impl Mutant {
         let kind = kinds.filter(|kind| kind.name == self.kind());
         kind.map(|kind| Scope::Single(kind, bounds.clone()))
             .collect()
-    }
-}
-
-const fn mutant(
-    name: &'static str,
-    script: &'static Script,
-    text: &'static str,
-    replacement: &'static str,
-    world: Where,
-) -> Mutant {
-    Mutant {
-        name,
-        script,
-        text,
-        replacement,
-        world,
     }
 }
 

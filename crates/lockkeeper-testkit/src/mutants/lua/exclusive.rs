@@ -2,296 +2,91 @@
 
 use lockkeeper_lua::lock;
 
-use super::{Mutant, Where, mutant};
+use super::{Mutant, Where};
 use crate::search::Incident;
 
 /// Mutants of scripts that only the search must find.
-pub const ALL: &[Mutant] = &[
-    mutant(
-        "mutex_renew_creates",
-        &lock::RENEW,
-        "    reply[i + 2] = 'GONE'\n",
-        "    if not value then\n      redis.call('SET', KEYS[i], value_of('mutex', 'x', ARGV[2 * i], '1', ''), 'PX', ARGV[2 * i + 1])\n    end\n    reply[i + 2] = value and 'GONE' or 'RENEWED'\n",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_acquire_repeated_does_not_arm",
-        &lock::ACQUIRE,
-        "    arm(name.main, ttl)\n",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_acquire_ignores_the_tombstone",
-        &lock::ACQUIRE,
-        "redis.call('EXISTS', KEYS[1], KEYS[3]) == 0",
-        "redis.call('EXISTS', KEYS[1]) == 0",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_acquire_takes_what_is_held",
-        &lock::ACQUIRE,
-        "    return not is_taken(name)\n",
-        "    return not is_taken(name) or name.alone and name.alone.left <= 5\n",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_acquire_arms_nothing",
-        &lock::ACQUIRE,
-        "redis.call('SET', KEYS[1], value, 'PX', ARGV[3])",
-        "redis.call('SET', KEYS[1], value)",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_release_of_one_alone_does_not_compare",
-        &lock::RELEASE_THIN,
-        "(%S+) %d+$') == ARGV[2]",
-        "(%S+) %d+$')",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_release_of_one_alone_passes_over_the_flags",
-        &lock::RELEASE_THIN,
-        "(%S+) %d+$') == ARGV[2]",
-        "(%S+) %d+%l*$') == ARGV[2]",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_release_does_not_compare",
-        &lock::RELEASE_THIN,
-        "if whose ~= claim then",
-        "if not whose then",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_release_wakes_nobody",
-        &lock::RELEASE_THIN,
-        "polled and wake(channel, 'free') or '1'",
-        "'1'",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_release_in_doubt_sets_no_tombstone",
-        &lock::RELEASE,
-        "  redis.call('SET', KEYS[3], '1', 'PX', ARGV[7])\n",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_token_is_the_last_one_again",
-        &lock::ACQUIRE,
-        "and redis.pcall('INCR', counter)",
-        "and tonumber(redis.call('GET', counter))",
-        Where::Small,
-    ),
-    mutant(
-        "mutex_token_ignores_the_floor",
-        &lock::ACQUIRE,
-        "math.max(last_token(counter) + 1, now, token_number(floor) + 1)",
-        "math.max(last_token(counter) + 1, now)",
-        Where::CounterLost,
-    ),
-    mutant(
-        "mutex_release_into_a_cooldown_frees_the_name",
-        &lock::RELEASE_THIN,
-        "if cooldown == '0' then",
-        "if cooldown then",
-        Where::Cooldown,
-    ),
-    mutant(
-        "mutex_release_into_a_cooldown_wakes_nobody",
-        &lock::RELEASE_THIN,
-        "polled and wake(channel, 'kept') or '1'",
-        "'1'",
-        Where::Cooldown,
-    ),
-    mutant(
-        "mutex_hand_over_of_one_alone_passes_over_the_flags",
-        &lock::CONVERT,
-        "string.find(value, '^%d+$', #old + 1)",
-        "string.find(value, '^%d+%l*$', #old + 1)",
-        Where::RevokedConversions,
-    ),
-    mutant(
-        "mutex_renewal_of_a_revoked_claim_extends_it",
-        &lock::RENEW,
-        "  elseif string.find(flags, 'r', 1, true) then\n    reply[i + 2] = 'REVOKED'\n",
-        "",
-        Where::Revoked,
-    ),
-    mutant(
-        "mutex_hand_over_of_a_revoked_claim",
-        &lock::CONVERT,
-        "if converted and flag == 'r' or not converted and old_flag == 'r' then\n  return { ARGV[1], 'REVOKED' }\nend\n",
-        "",
-        Where::RevokedConversions,
-    ),
-    mutant(
-        "mutex_token_ignores_the_clock",
-        &lock::ACQUIRE,
-        "math.max(last_token(counter) + 1, now, token_number(floor) + 1)",
-        "math.max(last_token(counter) + 1, token_number(floor) + 1)",
-        Where::ClockRight(Incident::CounterLost),
-    ),
-    mutant(
-        "mutex_token_counts_on_however_long_ago_the_counter_was_raised",
-        &lock::ACQUIRE,
-        "redis.call('PTTL', counter) > COUNTER_MEMORY - RAISED and",
-        "redis.call('PTTL', counter) > 0 and",
-        Where::ClockRight(Incident::CounterBehind),
-    ),
-    mutant(
-        "mutex_acquire_overwrites_another_librarys_lock",
-        &lock::ACQUIRE,
-        "    return value == false, fault\n",
-        "    return not fault, fault\n",
-        Where::TakenByOthers,
-    ),
-    mutant(
-        "mutex_poll_joins_a_queue",
-        &lock::ACQUIRE,
-        "ARGV[11] ~= 'poll' and ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]))",
-        "ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]) or -1)",
-        Where::TakenByOthers,
-    ),
-    mutant(
-        "mutex_poll_leaves_no_sign",
-        &lock::ACQUIRE,
-        "    redis.call('SET', name.main, polled(name.alone.value), 'KEEPTTL')\n",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_acquire_ignores_the_tombstone",
-        &lock::ACQUIRE,
-        "has_left or ",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_acquire_repeated_does_not_arm",
-        &lock::ACQUIRE,
-        "put(name, math.max(ends, name.now + ttl)",
-        "put(name, ends",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_acquire_lets_others_in_when_one_claim_has_ended",
-        &lock::ACQUIRE,
-        "name.exclusive = math.max(name.exclusive - 1, 0)",
-        "name.exclusive = 0",
-        Where::UnequalLeases,
-    ),
-    mutant(
-        "reentrant_acquire_draws_a_token_for_each_re_entry",
-        &lock::ACQUIRE,
-        "local token = shared and name.token or",
-        "local token =",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_acquire_counts_one_claim_however_many_hold",
-        &lock::ACQUIRE,
-        "name.exclusive + 1, name.live + 1, owner_of(claim)",
-        "1, 1, owner_of(claim)",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_renew_revives_the_dead",
-        &lock::RENEW_INFLATED,
-        "elseif tonumber(found[1] or 0) > now then",
-        "elseif tonumber(found[1] or 0) > 0 then",
-        Where::UnequalLeases,
-    ),
-    mutant(
-        "reentrant_renew_does_not_arm_the_key",
-        &lock::RENEW,
-        "    arm(KEYS[i], tonumber(ARGV[2 * i + 1]))\n",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_release_takes_all_claims_out",
-        &lock::RELEASE,
-        "name.exclusive = math.max(name.exclusive - 1, 0)",
-        "name.exclusive = 0",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_release_wakes_nobody",
-        &lock::RELEASE,
-        "return name.polled and wake(name.channel, 'free') or '1'",
-        "return '1'",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_inflation_forgets_who_polls",
-        &lock::ACQUIRE,
-        "name.polled and 'p' or '' })",
-        "'' })",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_inflation_leaves_the_marker_the_ttl_of_the_lease",
-        &lock::ACQUIRE,
-        "name.queue or name.holders, name.main }, math",
-        "name.queue or name.holders }, math",
-        Where::UnequalLeases,
-    ),
-    mutant(
-        "reentrant_inflation_keeps_what_a_lost_marker_left",
-        &lock::ACQUIRE,
-        "  redis.call('UNLINK', name.holders, name.queue, name.state)\n",
-        "",
-        Where::MainKeyLost,
-    ),
-    mutant(
-        "reentrant_release_into_a_cooldown_lets_others_in",
-        &lock::RELEASE,
-        "    name.exclusive = name.exclusive + (share == 'x' and 1 or 0)\n",
-        "",
-        Where::Cooldown,
-    ),
-    mutant(
-        "reentrant_acquire_joins_a_revoked_claim",
-        &lock::ACQUIRE,
-        "name.owner == owner_of(claim) and not name.revoked",
-        "name.owner == owner_of(claim)",
-        Where::Revoked,
-    ),
-    mutant(
-        "reentrant_renewal_of_a_revoked_claim_of_two_extends_it",
-        &lock::RENEW_INFLATED,
-        "  elseif tonumber(found[2] or 0) > now then\n    reply[i + 2] = 'REVOKED'\n",
-        "  elseif tonumber(found[2] or 0) > now then\n    reply[i + 2] = 'RENEWED'\n",
-        Where::Revoked,
-    ),
-    mutant(
-        "reentrant_inflation_forgets_the_first_claim",
-        &lock::ACQUIRE,
-        "  put(name, alone.ends, member_of(alone.flag, alone.share, alone.claim))\n",
-        "",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_inflation_gives_the_first_claim_a_whole_lease",
-        &lock::ACQUIRE,
-        "alone.ends, member_of(alone.flag",
-        "name.now + 1000, member_of(alone.flag",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_thin_release_deletes_a_marker",
-        &lock::RELEASE_THIN,
-        "if is_marker(value) then\n  return { ARGV[1], 'INFLATED' }\nend\n",
-        "if is_marker(value) then\n  redis.call('DEL', KEYS[1])\n  return { ARGV[1], 'RELEASED', '1', 0 }\nend\n",
-        Where::Small,
-    ),
-    mutant(
-        "reentrant_thin_renewal_takes_a_marker_for_the_end",
-        &lock::RENEW,
-        "    reply[i + 2] = 'INFLATED'\n",
-        "    reply[i + 2] = 'GONE'\n",
-        Where::Small,
-    ),
-];
+pub const ALL: &[Mutant] = mutants! {
+    mutex_renew_creates: lock::RENEW, Where::Small;
+        "    reply[i + 2] = 'GONE'\n" => "    if not value then\n      redis.call('SET', KEYS[i], value_of('mutex', 'x', ARGV[2 * i], '1', ''), 'PX', ARGV[2 * i + 1])\n    end\n    reply[i + 2] = value and 'GONE' or 'RENEWED'\n";
+    mutex_acquire_repeated_does_not_arm: lock::ACQUIRE, Where::Small;
+        "    arm(name.main, ttl)\n" => "";
+    mutex_acquire_ignores_the_tombstone: lock::ACQUIRE, Where::Small;
+        "redis.call('EXISTS', KEYS[1], KEYS[3]) == 0" => "redis.call('EXISTS', KEYS[1]) == 0";
+    mutex_acquire_takes_what_is_held: lock::ACQUIRE, Where::Small;
+        "    return not is_taken(name)\n" => "    return not is_taken(name) or name.alone and name.alone.left <= 5\n";
+    mutex_acquire_arms_nothing: lock::ACQUIRE, Where::Small;
+        "redis.call('SET', KEYS[1], value, 'PX', ARGV[3])" => "redis.call('SET', KEYS[1], value)";
+    mutex_release_of_one_alone_does_not_compare: lock::RELEASE_THIN, Where::Small;
+        "(%S+) %d+$') == ARGV[2]" => "(%S+) %d+$')";
+    mutex_release_of_one_alone_passes_over_the_flags: lock::RELEASE_THIN, Where::Small;
+        "(%S+) %d+$') == ARGV[2]" => "(%S+) %d+%l*$') == ARGV[2]";
+    mutex_release_does_not_compare: lock::RELEASE_THIN, Where::Small;
+        "if whose ~= claim then" => "if not whose then";
+    mutex_release_wakes_nobody: lock::RELEASE_THIN, Where::Small;
+        "polled and wake(channel, 'free') or '1'" => "'1'";
+    mutex_release_in_doubt_sets_no_tombstone: lock::RELEASE, Where::Small;
+        "  redis.call('SET', KEYS[3], '1', 'PX', ARGV[7])\n" => "";
+    mutex_token_is_the_last_one_again: lock::ACQUIRE, Where::Small;
+        "and redis.pcall('INCR', counter)" => "and tonumber(redis.call('GET', counter))";
+    mutex_token_ignores_the_floor: lock::ACQUIRE, Where::CounterLost;
+        "math.max(last_token(counter) + 1, now, token_number(floor) + 1)" => "math.max(last_token(counter) + 1, now)";
+    mutex_release_into_a_cooldown_frees_the_name: lock::RELEASE_THIN, Where::Cooldown;
+        "if cooldown == '0' then" => "if cooldown then";
+    mutex_release_into_a_cooldown_wakes_nobody: lock::RELEASE_THIN, Where::Cooldown;
+        "polled and wake(channel, 'kept') or '1'" => "'1'";
+    mutex_hand_over_of_one_alone_passes_over_the_flags: lock::CONVERT, Where::RevokedConversions;
+        "string.find(value, '^%d+$', #old + 1)" => "string.find(value, '^%d+%l*$', #old + 1)";
+    mutex_renewal_of_a_revoked_claim_extends_it: lock::RENEW, Where::Revoked;
+        "  elseif string.find(flags, 'r', 1, true) then\n    reply[i + 2] = 'REVOKED'\n" => "";
+    mutex_hand_over_of_a_revoked_claim: lock::CONVERT, Where::RevokedConversions;
+        "if converted and flag == 'r' or not converted and old_flag == 'r' then\n  return { ARGV[1], 'REVOKED' }\nend\n" => "";
+    mutex_token_ignores_the_clock: lock::ACQUIRE, Where::ClockRight(Incident::CounterLost);
+        "math.max(last_token(counter) + 1, now, token_number(floor) + 1)" => "math.max(last_token(counter) + 1, token_number(floor) + 1)";
+    mutex_token_counts_on_however_long_ago_the_counter_was_raised: lock::ACQUIRE, Where::ClockRight(Incident::CounterBehind);
+        "redis.call('PTTL', counter) > COUNTER_MEMORY - RAISED and" => "redis.call('PTTL', counter) > 0 and";
+    mutex_acquire_overwrites_another_librarys_lock: lock::ACQUIRE, Where::TakenByOthers;
+        "    return value == false, fault\n" => "    return not fault, fault\n";
+    mutex_poll_joins_a_queue: lock::ACQUIRE, Where::TakenByOthers;
+        "ARGV[11] ~= 'poll' and ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]))" => "ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]) or -1)";
+    mutex_poll_leaves_no_sign: lock::ACQUIRE, Where::Small;
+        "    redis.call('SET', name.main, polled(name.alone.value), 'KEEPTTL')\n" => "";
+    reentrant_acquire_ignores_the_tombstone: lock::ACQUIRE, Where::Small;
+        "has_left or " => "";
+    reentrant_acquire_repeated_does_not_arm: lock::ACQUIRE, Where::Small;
+        "put(name, math.max(ends, name.now + ttl)" => "put(name, ends";
+    reentrant_acquire_lets_others_in_when_one_claim_has_ended: lock::ACQUIRE, Where::UnequalLeases;
+        "name.exclusive = math.max(name.exclusive - 1, 0)" => "name.exclusive = 0";
+    reentrant_acquire_draws_a_token_for_each_re_entry: lock::ACQUIRE, Where::Small;
+        "local token = shared and name.token or" => "local token =";
+    reentrant_acquire_counts_one_claim_however_many_hold: lock::ACQUIRE, Where::Small;
+        "name.exclusive + 1, name.live + 1, owner_of(claim)" => "1, 1, owner_of(claim)";
+    reentrant_renew_revives_the_dead: lock::RENEW_INFLATED, Where::UnequalLeases;
+        "elseif tonumber(found[1] or 0) > now then" => "elseif tonumber(found[1] or 0) > 0 then";
+    reentrant_renew_does_not_arm_the_key: lock::RENEW, Where::Small;
+        "    arm(KEYS[i], tonumber(ARGV[2 * i + 1]))\n" => "";
+    reentrant_release_takes_all_claims_out: lock::RELEASE, Where::Small;
+        "name.exclusive = math.max(name.exclusive - 1, 0)" => "name.exclusive = 0";
+    reentrant_release_wakes_nobody: lock::RELEASE, Where::Small;
+        "return name.polled and wake(name.channel, 'free') or '1'" => "return '1'";
+    reentrant_inflation_forgets_who_polls: lock::ACQUIRE, Where::Small;
+        "name.polled and 'p' or '' })" => "'' })";
+    reentrant_inflation_leaves_the_marker_the_ttl_of_the_lease: lock::ACQUIRE, Where::UnequalLeases;
+        "name.queue or name.holders, name.main }, math" => "name.queue or name.holders }, math";
+    reentrant_inflation_keeps_what_a_lost_marker_left: lock::ACQUIRE, Where::MainKeyLost;
+        "  redis.call('UNLINK', name.holders, name.queue, name.state)\n" => "";
+    reentrant_release_into_a_cooldown_lets_others_in: lock::RELEASE, Where::Cooldown;
+        "    name.exclusive = name.exclusive + (share == 'x' and 1 or 0)\n" => "";
+    reentrant_acquire_joins_a_revoked_claim: lock::ACQUIRE, Where::Revoked;
+        "name.owner == owner_of(claim) and not name.revoked" => "name.owner == owner_of(claim)";
+    reentrant_renewal_of_a_revoked_claim_of_two_extends_it: lock::RENEW_INFLATED, Where::Revoked;
+        "  elseif tonumber(found[2] or 0) > now then\n    reply[i + 2] = 'REVOKED'\n" => "  elseif tonumber(found[2] or 0) > now then\n    reply[i + 2] = 'RENEWED'\n";
+    reentrant_inflation_forgets_the_first_claim: lock::ACQUIRE, Where::Small;
+        "  put(name, alone.ends, member_of(alone.flag, alone.share, alone.claim))\n" => "";
+    reentrant_inflation_gives_the_first_claim_a_whole_lease: lock::ACQUIRE, Where::Small;
+        "alone.ends, member_of(alone.flag" => "name.now + 1000, member_of(alone.flag";
+    reentrant_thin_release_deletes_a_marker: lock::RELEASE_THIN, Where::Small;
+        "if is_marker(value) then\n  return { ARGV[1], 'INFLATED' }\nend\n" => "if is_marker(value) then\n  redis.call('DEL', KEYS[1])\n  return { ARGV[1], 'RELEASED', '1', 0 }\nend\n";
+    reentrant_thin_renewal_takes_a_marker_for_the_end: lock::RENEW, Where::Small;
+        "    reply[i + 2] = 'INFLATED'\n" => "    reply[i + 2] = 'GONE'\n";
+};
