@@ -63,7 +63,7 @@ pub use engine::threads;
 pub use grant::convert::Converted;
 pub use grant::guard::{Guard, Queued, SingleServer};
 pub use grant::hold::Hold;
-pub use grant::lease::{Lease, UntilEnded, UntilLost};
+pub use grant::lease::{Lease, Until};
 #[doc(hidden)]
 pub use schedule::tally;
 pub use seam::observer::{

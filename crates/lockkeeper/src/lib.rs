@@ -182,8 +182,8 @@ pub use lockkeeper_core::{
     Acquire, AcquisitionEvent, AcquisitionOutcome, Advice, Client, ClientBuilder, ClientEvent,
     CloseReport, End, Error, FencingToken, Guard, Holder, HolderState, Inspection, Kind, Lease,
     LeaseEvent, LeaseState, Lock, LossReason, Lost, Names, Observed, Observer, Owner, Permits,
-    Queued, Record, Released, Result, ServerFacts, SingleServer, Target, Tries, TryAcquire,
-    UntilEnded, UntilLost, Waiter, Waits, Work,
+    Queued, Record, Released, Result, ServerFacts, SingleServer, Target, Tries, TryAcquire, Until,
+    Waiter, Waits, Work,
 };
 pub use lockkeeper_election::{Election, HandOver, Leader, Leaders, Leadership};
 pub use lockkeeper_fair::{FairGuard, FairLock};

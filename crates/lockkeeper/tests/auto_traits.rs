@@ -5,7 +5,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use lockkeeper::{
     Acquire, Client, ClientBuilder, CloseReport, End, Error, FencingToken, Kind, Lease, LeaseState,
     LossReason, Lost, MultiGuard, MultiLock, Mutex, MutexGuard, Names, Owner, Redlock,
-    RedlockGuard, Released, ServerFacts, Target, TryAcquire, UntilEnded, UntilLost, Waiter,
+    RedlockGuard, Released, ServerFacts, Target, TryAcquire, Until, Waiter,
 };
 
 fn send_sync_unpin<T: Send + Sync + Unpin>() {}
@@ -33,8 +33,8 @@ fn handles_guards_and_leases_are_send_and_sync() {
     send_sync_unpin::<Names>();
     send_sync_unpin::<ServerFacts>();
     send_sync_unpin::<Waiter>();
-    send_unpin::<UntilLost>();
-    send_unpin::<UntilEnded>();
+    send_unpin::<Until<Lost>>();
+    send_unpin::<Until<End>>();
 }
 
 #[test]

@@ -5,62 +5,17 @@ use std::time::Duration;
 
 use lockkeeper_lua::{Status, name};
 
-use crate::admin::kind;
+use crate::admin::question::{Question, unexpected};
 use crate::admin::said::Said;
 use crate::engine::Engine;
-use crate::seam::protocol::{Protocol, ScriptCall};
+use crate::seam::protocol::{Foreign, Protocol, ScriptCall};
 use crate::seam::store::{Reply, Value};
 use crate::words::error::{Error, Result};
 use crate::words::holder::{Holder, HolderState, Waiter};
-use crate::words::kind::Kind;
 use crate::words::name::Name;
 use crate::words::owner::{ClaimId, Owner};
 use crate::words::record::Record;
-use crate::words::store_error::{Outcome, StoreError};
 use crate::words::token::FencingToken;
-
-/// How often a question is sent at most. Repeating is harmless: running a question twice has the same effect as running
-/// it once.
-const TRIES: usize = 2;
-
-/// The questions about a name, as errors call them.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Question {
-    Inspect,
-    Revoke,
-    Force,
-    Queue,
-    Limit,
-    Record,
-    /// A request that only this kind has.
-    OfKind(Kind, &'static str),
-}
-
-impl Question {
-    /// What failed, placed before the word "lock" in the error.
-    const fn doing(self) -> &'static str {
-        match self {
-            Self::Inspect => "inspect",
-            Self::Revoke => "revoke",
-            Self::Force => "release",
-            Self::Queue => "look at the queue of",
-            Self::Limit => "ask for the limit of",
-            Self::Record => "read the result of",
-            Self::OfKind(_, doing) => doing,
-        }
-    }
-
-    /// The kind in the error for a key of another type.
-    const fn kind(self) -> &'static str {
-        match self {
-            Self::Revoke => "revocable",
-            Self::Inspect | Self::Force | Self::Queue => "known",
-            Self::Limit => "semaphore",
-            Self::Record => "once",
-            Self::OfKind(kind, _) => kind.as_str(),
-        }
-    }
-}
 
 /// Who holds and waits for a name, at the moment when the server was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,17 +71,14 @@ impl Inspection {
     }
 }
 
-/// Inspects a name, and asks for the labels and notes of its holders.
-pub(crate) async fn inspect(engine: &Engine, name: &Name) -> Result<Inspection> {
-    described(engine, name, look(engine, name).await?).await
-}
-
-/// Adds the labels and notes of the holders to an inspection.
-pub(super) async fn described(
+/// Inspects a name, and asks for the labels and notes of its holders. A kind whose names another library can hold too has scripts of
+/// its own.
+pub(crate) async fn inspect(
     engine: &Engine,
     name: &Name,
-    mut seen: Inspection,
+    foreign: Option<&dyn Foreign>,
 ) -> Result<Inspection> {
+    let mut seen = look(engine, name, foreign).await?;
     let claims = seen.holders.iter().map(|it| (it.owner, it.claim.as_str()));
     let said = Said::by(engine, name, claims).await?;
     for holder in &mut seen.holders {
@@ -136,18 +88,12 @@ pub(super) async fn described(
 }
 
 /// Inspects a name without labels and notes.
-pub(super) async fn look(engine: &Engine, name: &Name) -> Result<Inspection> {
-    let item = || ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")]);
-    seen_by(engine, name, item).await
-}
-
-/// The same with another script.
-pub(super) async fn seen_by(
-    engine: &Engine,
-    name: &Name,
-    item: impl Fn() -> ScriptCall,
-) -> Result<Inspection> {
-    let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
+async fn look(engine: &Engine, name: &Name, foreign: Option<&dyn Foreign>) -> Result<Inspection> {
+    let item = || match foreign {
+        Some(foreign) => foreign.inspect(),
+        None => ScriptCall::new(&name::INSPECT, keys_of(name), [name.part("wake")]),
+    };
+    let (reply, _) = Question::INSPECT.ask(engine, name, item).await?;
     let seen = match reply.status() {
         Status::Free => free(name, &reply),
         Status::Found => found(name, &reply),
@@ -188,7 +134,7 @@ async fn waiting_claims(engine: &Engine, name: &Name, most: u32) -> Result<Vec<S
             page,
         )
     };
-    let (reply, _) = ask(engine, name, Question::Queue, item).await?;
+    let (reply, _) = Question::QUEUE.ask(engine, name, item).await?;
     let (Status::Waiters, Some(Value::List(claims))) = (reply.status(), reply.field(0)) else {
         return Err(unexpected(name, &reply));
     };
@@ -205,7 +151,7 @@ pub(crate) async fn in_the_way(
     longest: Duration,
 ) -> Option<Holder> {
     let name = protocol.name();
-    let seen = tokio::time::timeout(longest / 2, kind::look(engine, protocol)).await;
+    let seen = tokio::time::timeout(longest / 2, look(engine, name, protocol.foreign())).await;
     let mut holders = seen.ok()?.ok()?.holders.into_iter();
     let is_own = |holder: &Holder| own.iter().any(|it| it.as_str() == holder.claim);
     let mut holder = holders.find(|it| !is_own(it))?;
@@ -308,20 +254,18 @@ fn holder(fields: &Value) -> Option<Holder> {
 }
 
 /// Asks the holders of a name to release it; returns how many claims were told.
-pub(crate) async fn revoke(engine: &Engine, name: &Name) -> Result<u64> {
-    let item = || ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE);
-    revoke_by(engine, name, item).await
-}
-
-/// The same with another script.
-pub(super) async fn revoke_by(
+pub(crate) async fn revoke(
     engine: &Engine,
     name: &Name,
-    item: impl Fn() -> ScriptCall,
+    foreign: Option<&dyn Foreign>,
 ) -> Result<u64> {
-    let (reply, _) = match ask(engine, name, Question::Revoke, item).await {
+    let item = || match foreign {
+        Some(foreign) => foreign.revoke(),
+        None => ScriptCall::new(&name::REVOKE, keys_of(name), ScriptCall::NONE),
+    };
+    let (reply, _) = match Question::REVOKE.ask(engine, name, item).await {
         Err(error @ Error::WrongKind { .. }) => {
-            return Err(foreign(engine, name).await?.unwrap_or(error));
+            return Err(held_by_others(engine, name).await?.unwrap_or(error));
         }
         asked => asked?,
     };
@@ -335,8 +279,8 @@ pub(super) async fn revoke_by(
 }
 
 /// The error that another library holds a name, if one does.
-async fn foreign(engine: &Engine, name: &Name) -> Result<Option<Error>> {
-    let seen = match look(engine, name).await {
+async fn held_by_others(engine: &Engine, name: &Name) -> Result<Option<Error>> {
+    let seen = match look(engine, name, None).await {
         Err(Error::WrongKind { .. }) => return Ok(None),
         seen => seen?,
     };
@@ -346,106 +290,30 @@ async fn foreign(engine: &Engine, name: &Name) -> Result<Option<Error>> {
 }
 
 /// Takes a name from all claims that hold it together with `claim`; returns whether that claim was one of them.
-pub(crate) async fn force_release(engine: &Engine, name: &Name, claim: &str) -> Result<bool> {
-    let item = || {
-        let args = [claim.to_owned(), name.part("wake")];
-        ScriptCall::new(&name::FREE, keys_of(name), args)
-    };
-    force_release_by(engine, name, claim, &name.part("wake"), item).await
-}
-
-/// The same with another script, which wakes the waiters on `channel`.
-pub(super) async fn force_release_by(
+pub(crate) async fn force_release(
     engine: &Engine,
     name: &Name,
     claim: &str,
-    channel: &str,
-    item: impl Fn() -> ScriptCall,
+    foreign: Option<&dyn Foreign>,
 ) -> Result<bool> {
-    let (reply, doubt) = ask(engine, name, Question::Force, item).await?;
+    let channel = foreign.map_or_else(|| name.part("wake"), Foreign::channel);
+    let item = || match foreign {
+        Some(foreign) => foreign.free(claim),
+        None => ScriptCall::new(&name::FREE, keys_of(name), [claim, &channel]),
+    };
+    let (reply, doubt) = Question::FORCE.ask(engine, name, item).await?;
     match (reply.status(), doubt) {
         (Status::Released, _) => {
             tracing::warn!(name = name.as_str(), claim, "released by force");
             let told = reply.field(0).and_then(Value::as_i64) == Some(1);
-            engine.subscriptions.left(channel, told);
+            engine.subscriptions.left(&channel, told);
             Ok(true)
         }
         (Status::NotHeld, None) => Ok(false),
         // It ended by itself, or the unanswered request removed it.
-        (Status::NotHeld, Some(doubt)) => Err(backend(name, Question::Force, doubt)),
+        (Status::NotHeld, Some(doubt)) => Err(Question::FORCE.failed(name, doubt)),
         _ => Err(unexpected(name, &reply)),
     }
-}
-
-/// Asks about a name; see [`put`].
-pub(super) async fn ask(
-    engine: &Engine,
-    name: &Name,
-    question: Question,
-    item: impl Fn() -> ScriptCall,
-) -> Result<(Reply, Option<StoreError>)> {
-    let failed = |error| backend(name, question, error);
-    let (reply, doubt) = put(engine, item).await?.map_err(failed)?;
-    Ok((of_its_kind(name, question, reply)?, doubt))
-}
-
-/// The reply, or an error if it says that the name holds something else.
-pub(super) fn of_its_kind(name: &Name, question: Question, reply: Reply) -> Result<Reply> {
-    if reply.status() == Status::WrongKind {
-        return Err(Error::WrongKind {
-            name: name.to_string(),
-            kind: question.kind(),
-            key: name.main().to_owned(),
-        });
-    }
-    Ok(reply)
-}
-
-/// Sends a question until there is an answer, at most `TRIES` times. Besides the answer it returns why an earlier
-/// request got none, if that request may have been executed. Closing the client stops it at once, because a question
-/// has no claim to release.
-pub(crate) async fn put(
-    engine: &Engine,
-    item: impl Fn() -> ScriptCall,
-) -> Result<Result<(Reply, Option<StoreError>), StoreError>> {
-    put_at_most(engine, TRIES, item).await
-}
-
-/// The same with another number of tries.
-pub(super) async fn put_at_most(
-    engine: &Engine,
-    tries: usize,
-    item: impl Fn() -> ScriptCall,
-) -> Result<Result<(Reply, Option<StoreError>), StoreError>> {
-    drop(engine.enter()?);
-    let timeout = engine.settings.request_timeout;
-    let mut doubt = None;
-    let asking = async {
-        let mut tried = 0;
-        loop {
-            tried += 1;
-            match engine.requester.run(&item, timeout).await {
-                Err(error) if error.is_transient() && tried < tries => {
-                    doubt = Some(error).filter(|error| error.outcome() == Outcome::Unknown);
-                }
-                outcome => break outcome,
-            }
-        }
-    };
-    tokio::select! {
-        biased;
-        () = engine.closed() => Err(Error::Closed),
-        outcome = asking => Ok(outcome.map(|reply| (reply, doubt))),
-    }
-}
-
-pub(super) fn backend(name: &Name, question: Question, error: StoreError) -> Error {
-    let doing = question.doing();
-    Error::backend(format!("{doing} lock {:?}", name.as_str()), error)
-}
-
-pub(super) fn unexpected(name: &Name, reply: &Reply) -> Error {
-    Error::unexpected(name.as_str(), reply.status().as_str())
 }
 
 /// How many claims wait in the queue of a name, and the place, counted from 1, of the first waiting acquisition of
@@ -465,7 +333,7 @@ pub(crate) async fn queue(
         let Some(item) = protocol.queue().map(|queue| queue.position(&claim)) else {
             break;
         };
-        let (reply, _) = ask(engine, name, Question::Queue, || item.clone()).await?;
+        let (reply, _) = Question::QUEUE.ask(engine, name, || item.clone()).await?;
         let number = |index: usize| reply.field(index).and_then(Value::as_i64);
         let (Status::Queued, Some(waiting), Some(place)) = (reply.status(), number(0), number(1))
         else {
@@ -491,7 +359,9 @@ pub(crate) async fn record(
             protocol.kind()
         )));
     };
-    let (reply, _) = ask(engine, name, Question::Record, || recorded.record(forget)).await?;
+    let question = Question::of(protocol.kind(), "read the result of");
+    let item = || recorded.record(forget);
+    let (reply, _) = question.ask(engine, name, item).await?;
     match (reply.status(), Record::read(&reply)) {
         (Status::Gone, _) => Ok(None),
         (_, Some(record)) => Ok(Some(record)),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use lockkeeper_lua::{Status, server};
 
 use crate::admin::glob;
-use crate::admin::inspection::put;
+use crate::admin::question::{TRIES, put};
 use crate::engine::Engine;
 use crate::seam::protocol::ScriptCall;
 use crate::seam::store::{Reply, Value};
@@ -229,7 +229,7 @@ impl ServerFacts {
 }
 
 async fn ask(engine: &Engine, doing: &str, item: impl Fn() -> ScriptCall) -> Result<Reply> {
-    let (reply, _) = put(engine, item)
+    let (reply, _) = put(engine, TRIES, item)
         .await?
         .map_err(|error| Error::backend(doing, error))?;
     Ok(reply)

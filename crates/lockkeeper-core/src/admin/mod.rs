@@ -4,8 +4,8 @@ pub(crate) mod advice;
 #[doc(hidden)]
 pub mod glob;
 pub(crate) mod inspection;
-pub(crate) mod kind;
 pub(crate) mod listing;
 pub(crate) mod permits;
+pub(crate) mod question;
 pub(crate) mod rights;
 mod said;

@@ -2,7 +2,7 @@
 
 use lockkeeper_lua::Status;
 
-use crate::admin::inspection::{Question, ask, unexpected};
+use crate::admin::question::{Question, unexpected};
 use crate::engine::Engine;
 use crate::seam::protocol::Protocol;
 use crate::seam::store::Value;
@@ -45,9 +45,10 @@ pub(crate) async fn limit(
         )));
     };
     let floor = engine.requester.floors.of(name);
+    let question = Question::of(protocol.kind(), "ask for the limit of");
     let item = || limited.limit(limit, floor, engine.settings.waiter_ttl);
     loop {
-        let (reply, _) = ask(engine, name, Question::Limit, item).await?;
+        let (reply, _) = question.ask(engine, name, item).await?;
         let number = |index: usize| reply.field(index).and_then(Value::as_i64);
         let permits = |limit: i64, held: i64, waiters: i64| {
             let (limit, held) = (limit.try_into().ok()?, held.try_into().ok()?);

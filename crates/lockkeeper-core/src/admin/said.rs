@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lockkeeper_lua::{Status, client};
 
-use crate::admin::inspection::{Question, ask, unexpected};
+use crate::admin::question::{Question, unexpected};
 use crate::engine::Engine;
 use crate::engine::settings::LONGEST_LABEL;
 use crate::engine::subscriptions::presence::{client_key, note_key};
@@ -52,7 +52,7 @@ impl Said {
                 continue;
             };
             let item = || all.clone();
-            let (reply, _) = ask(engine, name, Question::Inspect, item).await?;
+            let (reply, _) = Question::INSPECT.ask(engine, name, item).await?;
             if reply.status() != Status::Done {
                 return Err(unexpected(name, &reply));
             }

@@ -8,8 +8,8 @@ use crate::acquire::majority::Majority;
 use crate::acquire::plan::{Plan, Target};
 use crate::acquire::{Acquire, TryAcquire};
 use crate::admin::inspection::{self, Inspection};
-use crate::admin::kind;
 use crate::admin::permits::{self, Permits};
+use crate::admin::question::Question;
 use crate::client::Client;
 use crate::client::watch::Watch;
 use crate::grant::guard::Guard;
@@ -156,8 +156,9 @@ impl Target {
         question: impl Fn(&Name) -> ScriptCall,
     ) -> Result<Reply> {
         let protocol = &**self.protocol()?;
-        let item = || question(protocol.name());
-        kind::of_kind(&self.engine, protocol, doing, item).await
+        let (asked, name) = (Question::of(protocol.kind(), doing), protocol.name());
+        let (reply, _) = asked.ask(&self.engine, name, || question(name)).await?;
+        Ok(reply)
     }
 
     /// Like [`ask`](Self::ask), for a request that must not run twice: it is sent once.
@@ -176,8 +177,10 @@ impl Target {
         question: impl Fn(&Name) -> ScriptCall,
     ) -> Result<Reply> {
         let protocol = &**self.protocol()?;
-        let item = || question(protocol.name());
-        kind::of_kind_once(&self.engine, protocol, doing, item).await
+        let (asked, name) = (Question::of(protocol.kind(), doing), protocol.name());
+        let asked = asked.once().ask(&self.engine, name, || question(name));
+        let (reply, _) = asked.await?;
+        Ok(reply)
     }
 
     /// Subscribes to the channel of the name. The [`Watch`] reports the messages that arrive from now on.
@@ -213,7 +216,8 @@ impl Target {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn inspect(&self) -> Result<Inspection> {
-        kind::inspect(&self.engine, &**self.protocol()?).await
+        let protocol = self.protocol()?;
+        inspection::inspect(&self.engine, protocol.name(), protocol.foreign()).await
     }
 
     /// Asks the holders to release the lock, like [`Client::revoke`].
@@ -226,7 +230,8 @@ impl Target {
     ///
     /// As for [`Client::revoke`].
     pub async fn revoke(&self) -> Result<u64> {
-        kind::revoke(&self.engine, &**self.protocol()?).await
+        let protocol = self.protocol()?;
+        inspection::revoke(&self.engine, protocol.name(), protocol.foreign()).await
     }
 
     /// Takes the lock away by force, like [`Client::force_release`].
@@ -239,7 +244,8 @@ impl Target {
     ///
     /// As for [`Client::force_release`].
     pub async fn force_release(&self, claim: &str) -> Result<bool> {
-        kind::force_release(&self.engine, &**self.protocol()?, claim).await
+        let protocol = self.protocol()?;
+        inspection::force_release(&self.engine, protocol.name(), claim, protocol.foreign()).await
     }
 }
 
@@ -268,8 +274,10 @@ impl Hold {
         self.ensure_held()?;
         let (part, engine) = self.only_part()?;
         let protocol = &*part.protocol;
-        let item = || item(protocol.name(), part.requester.ask(&part));
-        kind::of_kind(&engine, protocol, doing, item).await
+        let (question, name) = (Question::of(protocol.kind(), doing), protocol.name());
+        let item = || item(name, part.requester.ask(&part));
+        let (reply, _) = question.ask(&engine, name, item).await?;
+        Ok(reply)
     }
 }
 

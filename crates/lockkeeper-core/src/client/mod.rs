@@ -93,7 +93,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn inspect(&self, name: &str) -> Result<Inspection> {
-        inspection::inspect(&self.engine, &self.engine.name(name)?).await
+        inspection::inspect(&self.engine, &self.engine.name(name)?, None).await
     }
 
     /// Returns the first `most` waiters for the lock called `name`, if its kind has a queue. The next holder comes
@@ -294,7 +294,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn revoke(&self, name: &str) -> Result<u64> {
-        inspection::revoke(&self.engine, &self.engine.name(name)?).await
+        inspection::revoke(&self.engine, &self.engine.name(name)?, None).await
     }
 
     /// Takes the lock called `name` away by force, if `claim` is one of its holders. Pass the claim as
@@ -333,7 +333,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn force_release(&self, name: &str, claim: &str) -> Result<bool> {
-        inspection::force_release(&self.engine, &self.engine.name(name)?, claim).await
+        inspection::force_release(&self.engine, &self.engine.name(name)?, claim, None).await
     }
 
     /// Closes the client: waiting acquisitions fail with [`Error::Closed`](crate::Error::Closed), live guards are

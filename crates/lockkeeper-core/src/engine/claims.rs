@@ -5,7 +5,7 @@
 //! claim is locked. So the lock order is claim before index, and nothing here locks a claim while the index is locked.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -49,7 +49,7 @@ pub(super) struct Work {
 
 impl Claims {
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 
     /// Updates the index after the agenda of this claim has changed; the claim is still locked. `can_hand_over` says

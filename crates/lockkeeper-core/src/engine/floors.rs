@@ -9,9 +9,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::engine::sync::Mutex;
 use crate::words::moment::Moment;
 use crate::words::name::Name;
 use crate::words::token::FencingToken;
@@ -27,13 +27,13 @@ pub(crate) struct Floors {
 impl Floors {
     /// The largest token seen for any name in this name's slot; 0 if there was none.
     pub(crate) fn of(&self, name: &Name) -> u64 {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         seen.get(&name.slot()).copied().unwrap_or(0)
     }
 
     /// Notes a token of this name.
     pub(crate) fn saw(&self, name: &Name, token: FencingToken) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let floor = seen.entry(name.slot()).or_insert(0);
         *floor = token.get().max(*floor);
     }

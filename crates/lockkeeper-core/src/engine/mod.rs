@@ -26,8 +26,8 @@ pub(crate) mod terms;
 pub mod threads;
 pub(crate) mod unreleased;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime;
@@ -43,6 +43,7 @@ use crate::engine::settings::Settings;
 use crate::engine::subscriptions::Subscriptions;
 use crate::engine::subscriptions::presence::{Presence, client_key};
 use crate::engine::switch::Switch;
+use crate::engine::sync::Mutex;
 use crate::engine::terms::Terms;
 use crate::seam::protocol::Protocol;
 use crate::seam::store::{Event, Store};
@@ -174,10 +175,7 @@ impl Engine {
 
     /// A random number for jitter and claim ids.
     pub(crate) fn random(&self) -> u64 {
-        self.random
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .u64(..)
+        self.random.lock().u64(..)
     }
 
     /// A new claim of `owner`.

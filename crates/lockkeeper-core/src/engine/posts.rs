@@ -1,12 +1,13 @@
 //! Posting releases to the background releaser, and waiting until they are done.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc};
 
 use crate::engine::part::Part;
 use crate::engine::switch::Switch;
+use crate::engine::sync::Mutex;
 use crate::seam::observer::LeaseEvent;
 use crate::words::moment::Moment;
 use crate::words::name::Name;
@@ -68,7 +69,7 @@ impl Departure {
         let names = parts.iter().map(|it| it.protocol.name().main().into());
         let names: Vec<Box<str>> = names.collect();
         let left = Arc::<Switch>::default();
-        let mut open = lock(departing);
+        let mut open = departing.lock();
         open.posts += 1;
         let post = open.posts;
         for name in &names {
@@ -86,7 +87,7 @@ impl Departure {
 
 impl Drop for Departure {
     fn drop(&mut self) {
-        let mut open = lock(&self.departing);
+        let mut open = self.departing.lock();
         for name in &self.names {
             if let Some(of_name) = open.names.get_mut(name) {
                 of_name.remove(&self.post);
@@ -98,10 +99,6 @@ impl Drop for Departure {
         drop(open);
         self.left.throw();
     }
-}
-
-fn lock(departing: &Mutex<Departing>) -> MutexGuard<'_, Departing> {
-    departing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The outcomes of the posted claims.
@@ -139,7 +136,7 @@ impl Releaser {
 
     /// The number of the last post, if any of these names has a pending release.
     pub(crate) fn departing(&self, names: &[&Name]) -> Option<u64> {
-        let open = lock(&self.departing);
+        let open = self.departing.lock();
         let is_left = |name: &&Name| open.names.contains_key(name.main());
         let departing = !open.names.is_empty() && names.iter().any(is_left);
         departing.then_some(open.posts)
@@ -149,7 +146,7 @@ impl Releaser {
     pub(crate) async fn departed(&self, name: &Name, post: u64) {
         loop {
             let last = {
-                let open = lock(&self.departing);
+                let open = self.departing.lock();
                 let of_name = open.names.get(name.main());
                 of_name.and_then(|posts| {
                     posts
@@ -205,7 +202,7 @@ impl Releaser {
 
 impl Counts {
     pub(super) fn change<T>(&self, f: impl FnOnce(&mut Tally) -> T) -> T {
-        f(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.tally.lock())
     }
 
     pub(super) fn settle(&self, left: usize, unconfirmed: usize) {

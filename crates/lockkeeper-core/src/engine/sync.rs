@@ -1,7 +1,25 @@
-//! The lock type for the claims of a client. With the feature `shuttle`, it is a type that a test can schedule in every
+//! The mutex of everything that threads of a client share. With the feature `shuttle`, a test can schedule its users in every
 //! order; the rest of the engine stays the same.
 
+use std::sync::PoisonError;
+
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+use shuttle::sync as of;
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
+use std::sync as of;
+
+pub(crate) use of::MutexGuard;
+
+/// A mutex that remains usable after a panic in a thread that had locked it.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(of::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(of::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

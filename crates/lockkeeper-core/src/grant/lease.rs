@@ -285,9 +285,9 @@ impl Lease {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn lost(&self) -> UntilLost {
+    pub fn lost(&self) -> Until<Lost> {
         let grant = Arc::clone(&self.grant);
-        UntilLost(Box::pin(async move {
+        Until(Box::pin(async move {
             match grant.ended().await {
                 End::Lost(lost) => lost,
                 End::Released => std::future::pending().await,
@@ -297,9 +297,9 @@ impl Lease {
 
     /// Resolves when the lease has ended, by release or by loss. Use this in a task that only watches: unlike
     /// [`lost`](Self::lost), it also resolves after a release.
-    pub fn ended(&self) -> UntilEnded {
+    pub fn ended(&self) -> Until<End> {
         let grant = Arc::clone(&self.grant);
-        UntilEnded(Box::pin(async move { grant.ended().await }))
+        Until(Box::pin(async move { grant.ended().await }))
     }
 
     /// Runs a future while the lease lasts, and drops it when the lease ends.
@@ -389,38 +389,20 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// The future of [`Lease::lost`].
+/// The future of [`Lease::lost`] and [`Lease::ended`].
 #[must_use = "futures do nothing unless awaited"]
-pub struct UntilLost(Pin<Box<dyn Future<Output = Lost> + Send>>);
+pub struct Until<T>(Pin<Box<dyn Future<Output = T> + Send>>);
 
-impl Future for UntilLost {
-    type Output = Lost;
+impl<T> Future for Until<T> {
+    type Output = T;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Lost> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         self.0.as_mut().poll(context)
     }
 }
 
-impl fmt::Debug for UntilLost {
+impl<T> fmt::Debug for Until<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UntilLost")
-    }
-}
-
-/// The future of [`Lease::ended`].
-#[must_use = "futures do nothing unless awaited"]
-pub struct UntilEnded(Pin<Box<dyn Future<Output = End> + Send>>);
-
-impl Future for UntilEnded {
-    type Output = End;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
-        self.0.as_mut().poll(context)
-    }
-}
-
-impl fmt::Debug for UntilEnded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UntilEnded")
+        f.write_str("Until")
     }
 }

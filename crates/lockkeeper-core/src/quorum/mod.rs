@@ -13,8 +13,6 @@
 
 mod round;
 
-use std::time::Duration;
-
 pub use round::{Failure, Reply, Round, Step, WrittenBack};
 
 use crate::words::moment::Moment;
@@ -69,11 +67,6 @@ impl Quorum {
         let mut values: Vec<T> = values.into_iter().collect();
         values.sort_unstable_by(|one, other| other.cmp(one));
         values.into_iter().nth(self.size() - 1)
-    }
-
-    /// Returns how long a quorum stays valid, given how long the part on each server does; zero if no quorum is valid.
-    pub fn remaining(self, parts: impl IntoIterator<Item = Duration>) -> Duration {
-        self.reached_by(parts).unwrap_or(Duration::ZERO)
     }
 
     /// Returns the token to propose to all servers, chosen so that as many servers as possible give this same token. It

@@ -30,34 +30,28 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// The request did not reach the server and never will.
-    pub fn not_sent(message: impl Into<String>) -> Self {
+    const fn new(outcome: Outcome, message: String) -> Self {
         Self {
-            outcome: Outcome::NotSent,
-            message: message.into(),
+            outcome,
+            message,
             remedy: None,
             source: None,
         }
+    }
+
+    /// The request did not reach the server and never will.
+    pub fn not_sent(message: impl Into<String>) -> Self {
+        Self::new(Outcome::NotSent, message.into())
     }
 
     /// The request may or may not have been executed.
     pub fn unknown(message: impl Into<String>) -> Self {
-        Self {
-            outcome: Outcome::Unknown,
-            message: message.into(),
-            remedy: None,
-            source: None,
-        }
+        Self::new(Outcome::Unknown, message.into())
     }
 
     /// The server's complete error reply: its first word is the error code.
     pub fn refused(message: impl Into<String>) -> Self {
-        Self {
-            outcome: Outcome::Refused,
-            message: message.into(),
-            remedy: None,
-            source: None,
-        }
+        Self::new(Outcome::Refused, message.into())
     }
 
     /// Keeps the client library's own error as the source of this one.

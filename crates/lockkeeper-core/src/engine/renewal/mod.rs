@@ -14,7 +14,7 @@
 mod batch;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -24,6 +24,7 @@ use crate::claim::{Claim, Passed, Verdict};
 use crate::engine::part::Part;
 use crate::engine::posts::Releaser;
 use crate::engine::requester::{Failed, Requester};
+use crate::engine::sync::Mutex;
 use crate::schedule::tally::Tally;
 use crate::seam::clock::{LOOK, sleep_until_some};
 use crate::seam::observer::{ClientEvent, Work};
@@ -108,10 +109,6 @@ impl Renewer {
         }
     }
 
-    fn failures(&self) -> MutexGuard<'_, Tally> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Renews what is due and ends what has expired, until the future is dropped.
     pub(crate) async fn run(&self) {
         let (claims, clock) = (&self.requester.claims, &self.requester.clock);
@@ -143,10 +140,10 @@ impl Renewer {
             }
             lanes.retain(|_, lane| lane.under_way > 0);
             let now = clock.now();
-            for (error, renewals) in self.failures().take_due(now) {
+            for (error, renewals) in self.failures.lock().take_due(now) {
                 tracing::warn!(renewals, error, "renewals failed; the leases are uncertain");
             }
-            let failures = self.failures().next();
+            let failures = self.failures.lock().next();
             let armed = claims.arm(now.after(LOOK), failures);
             tokio::select! {
                 biased;
@@ -253,7 +250,7 @@ impl Renewer {
             // A silent server fails every lease every few seconds. So one line is logged for each cause, and later
             // lines count the repeats.
             Err(Failed::Store(error)) => {
-                if self.failures().count(&error.to_string(), part.now()) {
+                if self.failures.lock().count(&error.to_string(), part.now()) {
                     tracing::warn!(name, %claim, %error, "a renewal failed; the lease is uncertain");
                 } else {
                     tracing::debug!(name, %claim, %error, "a renewal failed; the lease is uncertain");

@@ -9,7 +9,7 @@ pub(crate) mod presence;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -20,6 +20,7 @@ use uuid::Uuid;
 use crate::engine::claims::Claims;
 use crate::engine::part::Part;
 use crate::engine::requester::Requester;
+use crate::engine::sync::Mutex;
 use crate::registry::{Registry, Step, WaiterId};
 use crate::schedule::tally::Tally;
 use crate::seam::clock::{Clock, sleep_until_some};
@@ -215,7 +216,7 @@ impl Subscriptions {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.state.lock())
     }
 
     /// Changes the registry and carries out the consequences.
