@@ -43,7 +43,7 @@ interleavings!(@kind reentrant_poller, ReentrantLock, a_woken_poller_whose_attem
 interleavings! {
     an_acquire_whose_reply_was_lost_is_repeated_and_gets_the_same_token
     an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing
-    a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it
+    an_acquire_in_doubt_finds_the_tombstone_of_the_release_that_overtook_it
     noscript_never_sends_an_acquire_behind_its_leave
     a_server_that_forgot_the_scripts_is_taught_them_again
     a_lost_renewal_makes_the_lease_uncertain_and_the_next_one_certain_again
@@ -124,7 +124,7 @@ async fn an_acquire_that_arrives_after_its_leave_was_answered_creates_nothing<S:
     assert_eq!(server.command(&["EXISTS", MAIN]).await.unwrap(), "0");
 }
 
-async fn a_stray_acquire_finds_the_mark_of_the_leave_that_overtook_it<S: Subject>() {
+async fn an_acquire_in_doubt_finds_the_tombstone_of_the_release_that_overtook_it<S: Subject>() {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL).unwrap();
     let lock = S::new(&client, "name");

@@ -209,7 +209,7 @@ async fn an_upgrade_that_is_refused_after_a_request_without_an_answer_lets_go() 
             matches!(refused, Err(Error::Backend { .. })),
             "{fate:?} {refused:?}"
         );
-        ensure!(lease.ensure_held().is_err(), "{fate:?}: believed in");
+        ensure!(lease.ensure_held().is_err(), "{fate:?}: still valid");
         other.verify().await?;
         other.release().await?;
         let late = server.store().await?;

@@ -392,7 +392,7 @@ async fn run_leads_again_and_again_until_the_work_breaks() -> Result<()> {
         election(&server, "two").await?,
     );
     let mut terms = Vec::new();
-    let rival = tokio::spawn(async move {
+    let contender = tokio::spawn(async move {
         other
             .run(|_| async {
                 sleep(Duration::from_secs(1)).await;
@@ -413,8 +413,8 @@ async fn run_leads_again_and_again_until_the_work_breaks() -> Result<()> {
     });
     let last = last.await?;
     ensure!(terms.len() == 5 && terms.is_sorted() && terms.last() == Some(&last));
-    rival.abort();
-    ensure!(rival.await.is_err_and(|it| it.is_cancelled()));
+    contender.abort();
+    ensure!(contender.await.is_err_and(|it| it.is_cancelled()));
     // The dropped leadership has resigned.
     let leadership = timeout(SOON, one.campaign().into_future()).await??;
     ensure!(leadership.term() > last);

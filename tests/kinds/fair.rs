@@ -250,8 +250,7 @@ async fn thousands_of_dead_waiters_delay_the_next_by_one_waiter_ttl_and_a_heartb
 /// The grant comes at 0.30 by a heartbeat sent before, the next heartbeat is lost, and the message comes late. The lease
 /// counts from the request that the message names.
 #[tokio::test(start_paused = true)]
-async fn a_grant_by_message_is_believed_in_no_longer_than_from_the_request_it_names() -> Result<()>
-{
+async fn a_grant_by_message_is_valid_no_longer_than_from_the_request_it_names() -> Result<()> {
     let server = MemoryStore::new();
     let (waiting, store) = faulty(&server, TTL)?;
     let holder = client(&server, TTL).await?;

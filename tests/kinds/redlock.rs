@@ -442,7 +442,7 @@ async fn waiters_ask_seldom_while_a_majority_stays_out() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rivals_that_march_in_step_are_all_served() -> Result<()> {
+async fn contenders_that_march_in_step_are_all_served() -> Result<()> {
     let servers = Servers::new();
     let processes: Vec<Process> = (0..8).map(|_| servers.process()).collect::<Result<_>>()?;
     for process in &processes {
@@ -530,7 +530,7 @@ async fn dead_servers_are_waited_for_although_another_holds_something_else() -> 
 
 /// The documented role of timing: exclusion depends on it, and the order of tokens does not.
 #[tokio::test(start_paused = true)]
-async fn clocks_that_jump_let_two_believe_and_their_tokens_are_still_in_order() -> Result<()> {
+async fn clocks_that_jump_let_two_hold_and_their_tokens_are_still_in_order() -> Result<()> {
     let servers = Servers::new();
     for (place, step) in [0, 1000, -1000, 500, -300].into_iter().enumerate() {
         servers.0[place].step_clock(step);
@@ -539,7 +539,7 @@ async fn clocks_that_jump_let_two_believe_and_their_tokens_are_still_in_order() 
     for jumping in [[0, 1, 2], [2, 3, 4], [1, 2, 3]] {
         let guard = servers.process()?.acquired().await?;
         if let Some(last) = held.last() {
-            ensure!(last.ensure_held().is_ok(), "nobody else believed");
+            ensure!(last.ensure_held().is_ok(), "nobody else held");
             ensure!(last.fencing_token() < guard.fencing_token());
         }
         held.push(guard);

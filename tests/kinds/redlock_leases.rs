@@ -30,7 +30,7 @@ async fn a_lease_outlives_two_servers_and_is_lost_with_the_third() -> Result<()>
 }
 
 #[tokio::test(start_paused = true)]
-async fn belief_ends_before_a_majority_of_parts_does() -> Result<()> {
+async fn validity_ends_before_a_majority_of_parts_does() -> Result<()> {
     let servers = Servers::new();
     let process = servers.process()?;
     let guard = process.lock.acquire().no_renewal().await?;

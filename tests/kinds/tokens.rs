@@ -112,7 +112,7 @@ async fn garbage_in_a_fence_stops_no_lock_and_spreads_to_no_other() {
 
 /// Two copies of one acquire are in flight; the server loses its data between them.
 #[tokio::test(start_paused = true)]
-async fn a_stray_acquire_does_not_bring_a_lost_lease_back() {
+async fn an_acquire_in_doubt_does_not_bring_a_lost_lease_back() {
     let server = MemoryStore::new();
     let store = FaultyStore::new(Arc::new(server.sibling()));
     let held_by = Client::builder()
@@ -144,7 +144,7 @@ async fn a_stray_acquire_does_not_bring_a_lost_lease_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_with_a_stray_acquire_is_renewed_for_as_long_as_its_token_is_the_one() {
+async fn a_lease_with_an_acquire_in_doubt_is_renewed_for_as_long_as_its_token_is_the_one() {
     let server = MemoryStore::new();
     let store = FaultyStore::new(Arc::new(server.sibling()));
     let client = Client::builder()

@@ -163,7 +163,7 @@ async fn a_repeat_of_a_grant_creates_nothing() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_known_before_java_took_the_name_by_force_is_believed_by_nobody() -> Result<()> {
+async fn what_was_known_before_java_took_the_name_by_force_counts_for_nobody() -> Result<()> {
     let site = MemoryStore::new();
     let client = client(&site).await?;
     let lock = RedissonLock::new(&client, "order");

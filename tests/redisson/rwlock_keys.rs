@@ -269,7 +269,7 @@ async fn a_name_of_another_type_is_refused_and_left_as_it_is() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_known_before_java_took_the_name_by_force_is_believed_by_nobody() -> Result<()> {
+async fn what_was_known_before_java_took_the_name_by_force_counts_for_nobody() -> Result<()> {
     let site = MemoryStore::new();
     let client = client(&site).await?;
     let lock = RedissonReadWriteLock::new(&client, "prices");

@@ -18,7 +18,7 @@ fn secs(s: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mutex_with_a_stray_acquire_outlives_the_memory_of_its_fence() -> Result<()> {
+async fn a_mutex_with_an_acquire_in_doubt_outlives_the_memory_of_its_fence() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
     store.plan(&lock::ACQUIRE, Fate::LoseReply);
@@ -292,7 +292,7 @@ async fn a_lease_that_was_lost_is_not_brought_back_by_its_own_renewal() -> Resul
     let keys = server.keys();
     ensure!(
         !keys.contains(&"lockkeeper:name".to_owned()),
-        "a claim that nobody believes in stands: {keys:?}"
+        "a claim that is valid for nobody stands: {keys:?}"
     );
     Ok(())
 }
@@ -401,7 +401,7 @@ async fn tiny_leases_that_come_at_any_time_are_renewed() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn max_hold_with_a_stray_and_fixed() -> Result<()> {
+async fn max_hold_with_an_acquire_in_doubt_and_fixed() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;
     for fixed in [false, true] {

@@ -50,8 +50,8 @@ async fn of_two_waiter_ttls(server: &MemoryStore) -> Result<(Client, Client, Arc
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_by_a_client_of_a_shorter_waiter_ttl_is_believed_in_no_longer_than_it_lasts()
--> Result<()> {
+async fn a_grant_by_a_client_of_a_shorter_waiter_ttl_is_valid_no_longer_than_it_lasts() -> Result<()>
+{
     let server = MemoryStore::new();
     let (short, long, store) = of_two_waiter_ttls(&server).await?;
     let (leaver, waiter) = (FairLock::new(&short, "name"), FairLock::new(&long, "name"));

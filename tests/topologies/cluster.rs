@@ -48,7 +48,7 @@ async fn nobody_hangs_or_is_forgotten_while_nodes_die_and_slots_wander() -> Resu
         let (process, records) = (processes[number % CLIENTS].clone(), Arc::clone(&records));
         tasks.spawn(async move { work(job, process, &records, end).await });
     }
-    let weather = storm(&mut cluster, &names, &records, end).await?;
+    let faults = storm(&mut cluster, &names, &records, end).await?;
     while let Some(task) = tasks.join_next().await {
         task??;
     }
@@ -58,7 +58,7 @@ async fn nobody_hangs_or_is_forgotten_while_nodes_die_and_slots_wander() -> Resu
     // A missing node costs seconds, and so may a lost notification for a mutex whose slot moves.
     let grants = records.check(3)?;
     ensure!(grants >= 20 * names.len(), "{grants} grants of {names:?}");
-    println!("{grants} grants, {records}; {weather}");
+    println!("{grants} grants, {records}; {faults}");
     let clients: Vec<_> = processes.iter().flat_map(Process::clients).collect();
     nothing_is_held(&clients[0], records.names()).await?;
     nothing_remains(&cluster).await?;

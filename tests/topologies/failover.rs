@@ -144,7 +144,7 @@ async fn an_owner_that_comes_back_to_a_hold_that_a_failover_brought_back_has_its
     Ok(())
 }
 
-async fn two_believe<S: Subject>() -> Result<()> {
+async fn two_hold<S: Subject>() -> Result<()> {
     let server = MemoryStore::new();
     let replica = server.snapshot();
     let (before, after) = (client(&server).await?, client(&server).await?);
@@ -161,18 +161,18 @@ async fn two_believe<S: Subject>() -> Result<()> {
     ensure!(other.fencing_token() > held.fencing_token());
     // The next renewal tells the holder that was forgotten, within a ttl.
     let told = tokio::time::timeout(TTL, held.lost()).await;
-    ensure!(told.is_ok(), "it believes after a ttl");
+    ensure!(told.is_ok(), "it counts as held after a ttl");
     ensure!(other.state() == LeaseState::Held);
     Ok(())
 }
 
 /// The counter-example for something that is not promised.
 #[tokio::test(start_paused = true)]
-async fn two_believe_after_a_failover_that_lost_a_grant_and_for_a_ttl_at_most() -> Result<()> {
-    two_believe::<Mutex>().await?;
-    two_believe::<ReentrantLock>().await?;
-    two_believe::<FairLock>().await?;
-    two_believe::<Writer>().await?;
-    two_believe::<Reader>().await?;
-    two_believe::<Semaphore>().await
+async fn two_hold_after_a_failover_that_lost_a_grant_and_for_a_ttl_at_most() -> Result<()> {
+    two_hold::<Mutex>().await?;
+    two_hold::<ReentrantLock>().await?;
+    two_hold::<FairLock>().await?;
+    two_hold::<Writer>().await?;
+    two_hold::<Reader>().await?;
+    two_hold::<Semaphore>().await
 }

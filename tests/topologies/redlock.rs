@@ -276,7 +276,7 @@ async fn work(lock: Redlock, holder: String, end: watch::Receiver<bool>) -> Vec<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn never_two_believe_and_tokens_increase_whatever_befalls_the_servers() -> Result<()> {
+async fn never_two_hold_and_tokens_increase_whatever_befalls_the_servers() -> Result<()> {
     let mut servers = five().await?;
     let mut proxies = Vec::new();
     for server in &servers {
@@ -305,9 +305,9 @@ async fn never_two_believe_and_tokens_increase_whatever_befalls_the_servers() ->
     let history = Arc::new(History::default());
     let mut number = 0;
     while let Some(spans) = timeout(SOON, workers.join_next()).await? {
-        for belief in spans? {
+        for span in spans? {
             number += 1;
-            history.record(belief);
+            history.record(span);
         }
     }
     history.check().with_context(|| format!("seed {seed}"))?;

@@ -6,7 +6,7 @@ use lockkeeper_core::{Error, Result};
 
 use crate::credentials::{Login, Provider};
 use crate::seeds::Seeds;
-use crate::target::{PASSWORD_FILE, Target, config, database, decode, login, settings};
+use crate::target::{PASSWORD_FILE, Target, database, decode, login, settings};
 use crate::tls::{self, Tls};
 use crate::translation::Translation;
 
@@ -69,7 +69,7 @@ impl Deployment {
                 *login = Login::Asked(provider);
                 Ok(())
             }
-            _ => Err(config(
+            _ => Err(Error::config(
                 "there is a provider of credentials, and the server's address has a password too: leave one of them out",
             )),
         }
@@ -80,7 +80,7 @@ impl Deployment {
 fn cluster(rest: &str, tls: bool) -> Result<Seeds> {
     let several = several(rest, tls, "redis-cluster://host:6379")?;
     if !matches!(several.path, "" | "0") {
-        return Err(config(
+        return Err(Error::config(
             "the URL of a cluster names a database, and clusters have number 0 alone",
         ));
     }
@@ -88,14 +88,14 @@ fn cluster(rest: &str, tls: bool) -> Result<Seeds> {
         let known =
             matches!(*key, "node" | "map" | PASSWORD_FILE) || (tls && tls::SETTINGS.contains(key));
         if !known {
-            return Err(config(
+            return Err(Error::config(
                 "the URL of a cluster has an unknown setting; node is known, for further seeds: ?node=host:6379, map, \
                  for where an announced address is reached: ?map=10.0.0.1:6379=host:6379, and password-file",
             ));
         }
     }
     let targets = several.targets(6379)?;
-    Seeds::new(targets).ok_or_else(|| config("the URL of a cluster names no host"))
+    Seeds::new(targets).ok_or_else(|| Error::config("the URL of a cluster names no host"))
 }
 
 /// `[[user]:password@]host[:port][,…]/service[/db][?node=…&sentinel_user=…&sentinel_password=…]`: user and password are the
@@ -104,7 +104,7 @@ fn sentinel(rest: &str, tls: bool) -> Result<Watch> {
     let several = several(rest, tls, "redis-sentinel://host:26379/service")?;
     let (service, number) = several.path.split_once('/').unwrap_or((several.path, ""));
     if service.is_empty() {
-        return Err(config(
+        return Err(Error::config(
             "the URL of sentinels does not say what they call the service; it looks like redis-sentinel://host:26379/service",
         ));
     }
@@ -116,7 +116,7 @@ fn sentinel(rest: &str, tls: bool) -> Result<Watch> {
             "sentinel_user" => user = Some(decode(value)?),
             "sentinel_password" => password = Some(decode(value)?),
             _ => {
-                return Err(config(
+                return Err(Error::config(
                     "the URL of sentinels has an unknown setting; node, map, password-file, sentinel_user and \
                      sentinel_password are known",
                 ));
@@ -125,7 +125,8 @@ fn sentinel(rest: &str, tls: bool) -> Result<Watch> {
     }
     let targets = several.targets(26379)?;
     let template = targets.first().cloned();
-    let mut template = template.ok_or_else(|| config("the URL of sentinels names no host"))?;
+    let mut template =
+        template.ok_or_else(|| Error::config("the URL of sentinels names no host"))?;
     template.database = match number {
         "" => 0,
         number => database(number)?,
@@ -192,7 +193,7 @@ impl Several<'_> {
 /// Splits a URL that may name several hosts, which no library parses. `rest` is the part after `://`.
 fn several<'a>(rest: &'a str, tls: bool, example: &str) -> Result<Several<'a>> {
     if rest.contains('#') {
-        return Err(config(
+        return Err(Error::config(
             "the URL of the server has a '#'; one that is part of a name or password is written %23",
         ));
     }
@@ -203,7 +204,7 @@ fn several<'a>(rest: &'a str, tls: bool, example: &str) -> Result<Several<'a>> {
         None => (None, authority),
     };
     if hosts.is_empty() {
-        return Err(config(format!(
+        return Err(Error::config(format!(
             "the URL of the server names no host; it looks like {example}"
         )));
     }

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sentinels_that_begin_anew_are_believed_once_all_of_them_have() {
+    async fn sentinels_that_begin_anew_count_once_all_of_them_have() {
         let sentinels = sentinels();
         for number in 0..2 {
             sentinels.said(number, word(&sentinels, 9, "first"));

@@ -64,13 +64,13 @@ impl Target {
     /// Reads a URL whose port is `port` if it names none.
     pub(crate) fn parse_with_port(url: &str, port: u16) -> Result<Self> {
         let url = Url::parse(url).map_err(|error| {
-            config(format!(
+            Error::config(format!(
                 "the URL of the server cannot be read ({error}); it looks like redis://user:password@host:6379/0, \
                  with special characters in user and password percent-encoded"
             ))
         })?;
         if url.fragment().is_some() {
-            return Err(config(
+            return Err(Error::config(
                 "the URL of the server has a '#'; one that is part of a name or password is written %23",
             ));
         }
@@ -78,7 +78,7 @@ impl Target {
             "redis" | "valkey" => Self::tcp(&url, port, false),
             "rediss" | "valkeys" => Self::tcp(&url, port, true),
             "unix" => Self::unix(&url),
-            _ => Err(config(
+            _ => Err(Error::config(
                 "the URL of the server has an unknown scheme; use redis://host:6379, valkey://host:6379, \
                  redis-cluster://host:6379, \
                  redis-sentinel://host:26379/service, \
@@ -101,7 +101,7 @@ impl Target {
             Some(Host::Ipv4(address)) => address.to_string(),
             Some(Host::Ipv6(address)) => format!("[{address}]"),
             _ => {
-                return Err(config(
+                return Err(Error::config(
                     "the URL of the server names no host; it looks like redis://host:6379",
                 ));
             }
@@ -109,7 +109,7 @@ impl Target {
         let settings = settings(url.query().unwrap_or_default());
         let known = |key: &str| key == PASSWORD_FILE || (tls && tls::SETTINGS.contains(&key));
         if !settings.iter().all(|(key, _)| known(key)) {
-            return Err(config(match tls {
+            return Err(Error::config(match tls {
                 true => {
                     "the URL of the server has an unknown setting; password-file, ca, cert and key are known"
                 }
@@ -139,13 +139,13 @@ impl Target {
 
     fn unix(url: &Url) -> Result<Self> {
         if url.has_host() && url.host_str().is_some_and(|host| !host.is_empty()) {
-            return Err(config(
+            return Err(Error::config(
                 "the URL of a unix socket has three slashes and an absolute path: unix:///path/to.sock",
             ));
         }
         let path = PathBuf::from(decode(url.path())?);
         if path.file_name().is_none() {
-            return Err(config(
+            return Err(Error::config(
                 "the URL of a unix socket names no path; it looks like unix:///path/to.sock",
             ));
         }
@@ -158,7 +158,7 @@ impl Target {
                 "user" => user = Some(decode(value)?),
                 "password" => password = Some(decode(value)?),
                 _ => {
-                    return Err(config(
+                    return Err(Error::config(
                         "the URL of a unix socket has an unknown setting; db, user, password and password-file are known",
                     ));
                 }
@@ -193,10 +193,6 @@ impl fmt::Debug for Target {
     }
 }
 
-pub(crate) fn config(message: impl Into<String>) -> Error {
-    Error::config(message)
-}
-
 /// The settings after the '?'. Not parsed as a form, where '+' would be a space: passwords contain pluses.
 pub(crate) fn settings(query: &str) -> Vec<(&str, &str)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -208,13 +204,13 @@ pub(crate) fn settings(query: &str) -> Vec<(&str, &str)> {
 pub(crate) fn decode(text: &str) -> Result<String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.map(Into::into).map_err(|_| {
-        config("the URL of the server has percent-encoded bytes that are not UTF-8 text")
+        Error::config("the URL of the server has percent-encoded bytes that are not UTF-8 text")
     })
 }
 
 pub(crate) fn database(number: &str) -> Result<u8> {
     number.parse().map_err(|_| {
-        config("the URL of the server names no valid database; it is a number from 0 to 255")
+        Error::config("the URL of the server names no valid database; it is a number from 0 to 255")
     })
 }
 
@@ -232,7 +228,7 @@ pub(crate) fn login(
 ) -> Result<Login> {
     let user = user.filter(|user| !user.is_empty());
     match (user, password, file) {
-        (_, Some(_), Some(_)) => Err(config(
+        (_, Some(_), Some(_)) => Err(Error::config(
             "the URL of the server has a password and names a password-file: leave one of them out",
         )),
         (user, None, Some(file)) => PasswordFile::of_url(file, user).map(Login::File),
@@ -246,7 +242,7 @@ pub(crate) fn login(
         (None, None, None) => Ok(Login::Nobody),
         // The login would be skipped, and commands would silently run as the default user. The name is not printed: in
         // redis://secret@host it is the password.
-        (Some(_), None, None) => Err(config(
+        (Some(_), None, None) => Err(Error::config(
             "the URL of the server has a user name without a password; write user:password@, or :password@ for the \
              default user (a user without password takes any), or name a file with ?password-file=",
         )),

@@ -1,10 +1,10 @@
 //! TLS: which authorities to trust and which certificate to show, from the files that a URL names. Built in with the feature `tls`.
 
-use lockkeeper_core::Result;
+use lockkeeper_core::{Error, Result};
 
 #[cfg(feature = "tls")]
 use {
-    crate::target::{config, decode},
+    crate::target::decode,
     rustls::client::ClientConfig,
     rustls::crypto::ring,
     rustls::pki_types::pem::{self, PemObject},
@@ -42,7 +42,7 @@ impl Eq for Tls {}
 impl Tls {
     /// Fails: this build has no TLS.
     pub(crate) fn read(_settings: &[(&str, &str)]) -> Result<Self> {
-        Err(crate::target::config(
+        Err(Error::config(
             "TLS is not supported by this build: enable the feature `tls` of the crate lockkeeper or lockkeeper-redis",
         ))
     }
@@ -79,7 +79,7 @@ impl Tls {
                 client.map_err(|error| unusable("cert", &error))?
             }
             _ => {
-                return Err(config(
+                return Err(Error::config(
                     "the URL of the server names one of cert and key, and a client shows itself with both",
                 ));
             }
@@ -119,7 +119,7 @@ fn authorities(file: Option<&str>) -> Result<RootCertStore> {
         }
     }
     if authorities.is_empty() {
-        return Err(config(
+        return Err(Error::config(
             "no certificate authority is known: name a file with ca=/path/to/ca.pem",
         ));
     }
@@ -134,15 +134,15 @@ fn certificates(setting: &str, file: &str) -> Result<Vec<CertificateDer<'static>
 }
 
 #[cfg(feature = "tls")]
-fn unreadable(setting: &str, error: &pem::Error) -> lockkeeper_core::Error {
-    config(format!(
+fn unreadable(setting: &str, error: &pem::Error) -> Error {
+    Error::config(format!(
         "the file that the setting {setting} names cannot be read: {error}"
     ))
 }
 
 #[cfg(feature = "tls")]
-fn unusable(setting: &str, error: &RustlsError) -> lockkeeper_core::Error {
-    config(format!(
+fn unusable(setting: &str, error: &RustlsError) -> Error {
+    Error::config(format!(
         "what the setting {setting} names cannot be used: {error}"
     ))
 }

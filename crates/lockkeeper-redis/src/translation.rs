@@ -1,9 +1,9 @@
 //! Translates the addresses that servers announce. Pure. Cluster nodes and the servers that sentinels watch announce addresses of their
 //! own network, which behind NAT lead nowhere.
 
-use lockkeeper_core::Result;
+use lockkeeper_core::{Error, Result};
 
-use crate::target::{Address, config, decode};
+use crate::target::{Address, decode};
 
 /// The settings `map` of a URL. Empty: every server is at the address that others announce.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Translation {
             let sides = sides.and_then(|(from, to)| Some((Place::read(from)?, Place::read(to)?)));
             let alike = |(from, to): &(Place, Place)| from.port.is_some() == to.port.is_some();
             sides.filter(alike).ok_or_else(|| {
-                config(
+                Error::config(
                     "the setting map of the URL says what is announced and where that is reached, both with a port or both \
                      without: map=10.0.0.1:6379=host:6379 or map=10.0.0.1=host",
                 )

@@ -109,8 +109,8 @@ impl Acquisition {
             }
             let now = part.now();
             let take = |claim: &mut Claim| (claim.take(now), claim.validity(now), claim.heard());
-            let (token, belief, heard_at) = part.change(take);
-            match (belief, token) {
+            let (token, validity, heard_at) = part.change(take);
+            match (validity, token) {
                 (_, Some(token)) => {
                     let claims = std::mem::take(&mut self.claims);
                     return Ok(Some(Hold::begin(claims, vec![token], 1, self.waited())));

@@ -86,8 +86,7 @@ impl Acquisition {
                 Ok((verdict, _)) => {
                     part.ensure_valid()?;
                     let message = format!("unexpected answer to a renewal: {verdict:?}");
-                    let name = name();
-                    return Err(Error::Protocol { name, message });
+                    return Err(Error::protocol(name(), message));
                 }
                 // The grant came by message, and an earlier heartbeat has no answer yet; its answer comes soon.
                 Err(Failed::Forbidden(NotNow::Unanswered)) => {
@@ -96,8 +95,7 @@ impl Acquisition {
                 Err(Failed::Forbidden(reason)) => {
                     part.ensure_valid()?;
                     let message = format!("the claim may not be renewed now: {reason:?}");
-                    let name = name();
-                    return Err(Error::Protocol { name, message });
+                    return Err(Error::protocol(name(), message));
                 }
                 Err(Failed::Store(trouble)) => trouble,
             };

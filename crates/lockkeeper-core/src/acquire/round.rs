@@ -108,15 +108,15 @@ impl Acquisition {
         let busy = |until: Option<Moment>| Busy {
             specs: missed.shut.iter().map(|&spec| (spec, None)).collect(),
             until: until.map(|until| until.after(self.jitter(stage))),
-            rivals: false,
+            contended: false,
         };
         match missed.failure {
             // Either competing callers blocked each other, or somebody holds the lock and the servers know until
             // when.
             Failure::Contended(Some(until)) if until <= now => {
-                let rivals = true;
+                let contended = true;
                 Ok(Asked::Busy(Busy {
-                    rivals,
+                    contended,
                     ..busy(None)
                 }))
             }

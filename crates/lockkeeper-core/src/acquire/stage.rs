@@ -90,7 +90,7 @@ pub(super) struct Busy {
     /// When the stage may be free, as far as known.
     pub(super) until: Option<Moment>,
     /// Other callers asked at the same moment and nobody got the lock.
-    pub(super) rivals: bool,
+    pub(super) contended: bool,
 }
 
 impl Busy {
@@ -318,17 +318,13 @@ impl Stage {
     }
 
     pub(super) fn protocol_error(&self, spec: usize, message: String) -> Error {
-        let name = self.name(spec);
-        Error::Protocol { name, message }
+        Error::protocol(self.name(spec), message)
     }
 
     pub(super) fn wrong_kind(&self, spec: usize) -> Error {
         let protocol = &self.specs[spec].protocol;
-        Error::WrongKind {
-            name: protocol.name().to_string(),
-            kind: protocol.kind().as_str(),
-            key: protocol.name().main().to_owned(),
-        }
+        let name = protocol.name();
+        Error::wrong_kind(name.as_str(), protocol.kind().as_str(), name.main())
     }
 
     /// Makes new claims for the parts, which one script asks for. The claims, and the duty to release them, exist before

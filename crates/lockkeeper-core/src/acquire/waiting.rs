@@ -140,7 +140,9 @@ impl Acquisition {
             };
             let (error, silent) = match asked {
                 Asked::Again { error, silent } => (Some(error), silent),
-                Asked::Busy(Busy { rivals: true, .. }) if tries.is_none() => (None, false),
+                Asked::Busy(Busy {
+                    contended: true, ..
+                }) if tries.is_none() => (None, false),
                 answer => return Ok(answer),
             };
             tried += 1;
@@ -221,11 +223,11 @@ impl Acquisition {
                 let busy = busy.into_iter().map(|(spec, left)| (spec, left.map(until)));
                 let specs: Vec<_> = busy.collect();
                 let until = specs.first().and_then(|(_, until)| *until);
-                let rivals = false;
+                let contended = false;
                 Asked::Busy(Busy {
                     specs,
                     until,
-                    rivals,
+                    contended,
                 })
             }
             Read::Apart => {

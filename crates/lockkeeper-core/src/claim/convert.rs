@@ -15,7 +15,7 @@ use crate::words::store_error::Request;
 
 impl Claim {
     /// Records a conversion that is sent next. `now` must be before its first byte. The claim's validity ends, unless
-    /// `keeps_belief`.
+    /// `keeps_validity`.
     ///
     /// # Errors
     ///
@@ -23,11 +23,11 @@ impl Claim {
     pub fn begin_conversion(
         &mut self,
         request: Request,
-        keeps_belief: bool,
+        keeps_validity: bool,
         now: Moment,
     ) -> Result<(), NotNow> {
         self.send(Verb::Convert, request, now)?;
-        if !keeps_belief && !mutant!(ValidWhileConverting) {
+        if !keeps_validity && !mutant!(ValidWhileConverting) {
             self.end(now);
         }
         Ok(())

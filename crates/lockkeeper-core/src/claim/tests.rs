@@ -55,7 +55,7 @@ fn a_deadline_counts_from_the_send_and_not_from_the_answer() {
 }
 
 #[test]
-fn a_grant_that_arrives_past_its_deadline_is_not_believed_and_is_left() {
+fn a_grant_that_arrives_past_its_deadline_is_not_valid_and_is_released() {
     let mut claim = claim();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     assert_eq!(
@@ -77,7 +77,7 @@ fn a_second_request_waits_for_the_first_unless_it_is_a_leave() {
     assert_eq!(
         claim.send(Verb::Release, 3, at(400)),
         Err(NotNow::OutOfOrder),
-        "belief must end first"
+        "validity must end first"
     );
     claim.end(at(400));
     assert_eq!(claim.send(Verb::Release, 3, at(400)), Ok(()));
@@ -88,7 +88,7 @@ fn a_second_request_waits_for_the_first_unless_it_is_a_leave() {
 }
 
 #[test]
-fn belief_ends_before_the_leave_is_sent_and_never_comes_back() {
+fn validity_ends_before_the_release_is_sent_and_never_comes_back() {
     let mut claim = held(1);
     claim.send(Verb::Renew, 2, at(300)).unwrap();
     claim.end(at(400));
@@ -101,7 +101,7 @@ fn belief_ends_before_the_leave_is_sent_and_never_comes_back() {
 }
 
 #[test]
-fn a_forsaken_claim_needs_no_leave_when_its_repeat_was_not_sent() {
+fn a_claim_that_was_given_up_needs_no_release_when_its_repeat_was_not_sent() {
     let mut claim = claim();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();
     claim.failed(1, Outcome::Unknown);
@@ -379,7 +379,7 @@ fn not_held_at_the_first_leave_means_that_it_was_lost() {
 }
 
 #[test]
-fn a_claim_that_closing_forsakes_is_lost_and_left_to_expire() {
+fn a_claim_that_closing_gives_up_is_lost_and_left_to_expire() {
     let mut claim = held(1);
     assert!(claim.give_up(at(2)));
     assert_eq!(
@@ -440,8 +440,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 #[test]
-fn a_refused_conversion_is_believed_unless_another_request_for_it_may_still_be_executed() {
-    for (outcome, belief) in [
+fn a_refused_conversion_counts_unless_another_request_for_it_may_still_be_executed() {
+    for (outcome, validity) in [
         (Outcome::NotSent, Validity::Uncertain),
         (Outcome::Unknown, Validity::Ended(Ending::Released)),
     ] {
@@ -450,7 +450,7 @@ fn a_refused_conversion_is_believed_unless_another_request_for_it_may_still_be_e
         claim.failed(2, outcome);
         claim.begin_conversion(3, true, at(20)).unwrap();
         claim.conversion_refused(3, at(30));
-        assert_eq!(claim.validity(at(30)), belief);
+        assert_eq!(claim.validity(at(30)), validity);
     }
 }
 
@@ -458,7 +458,7 @@ proptest! {
     /// For any events: validity never exceeds ttl − margin from a send and never returns once it has ended, and an
     /// acquire is never sent for an ended claim.
     #[test]
-    fn belief_obeys_the_laws_under_any_events(steps in prop::collection::vec((any_step(), 0..400u64), 1..40)) {
+    fn validity_obeys_the_laws_under_any_events(steps in prop::collection::vec((any_step(), 0..400u64), 1..40)) {
         let mut claim = claim();
         let (mut now, mut request, mut last_sent, mut ended) = (0, 0, 0, false);
         for (step, pause) in steps {
@@ -488,12 +488,12 @@ proptest! {
                 Step::Tick => { claim.expire(at(now)); }
                 Step::GiveUp => { claim.give_up(at(now)); }
             }
-            let belief = claim.validity(at(now));
-            if matches!(belief, Validity::Valid | Validity::Uncertain) {
-                prop_assert!(!ended, "belief came back");
+            let validity = claim.validity(at(now));
+            if matches!(validity, Validity::Valid | Validity::Uncertain) {
+                prop_assert!(!ended, "validity came back");
                 prop_assert!(at(now) < at(last_sent).after(TTL - MARGIN));
             }
-            ended |= matches!(belief, Validity::Ended(_));
+            ended |= matches!(validity, Validity::Ended(_));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -134,7 +134,7 @@ impl Part {
     /// [`Error::Lost`] or [`Error::NotHeld`].
     pub(crate) fn ensure_valid(&self) -> Result<()> {
         match self.validity().0 {
-            belief if belief.holds() => Ok(()),
+            validity if validity.holds() => Ok(()),
             Validity::Ended(Ending::Lost(reason)) => Err(self.lost(reason).into()),
             _ => Err(Error::not_held(self.name())),
         }
@@ -224,17 +224,17 @@ impl Part {
 
     /// Makes the claim a part of this grant.
     pub(crate) fn join(&self, grant: &Arc<Grant>) {
-        *lock(&self.grant) = Arc::downgrade(grant);
+        *self.grant.lock() = Arc::downgrade(grant);
     }
 
     /// Whether the grant of which the claim is a part has ended. Renewing the claim would then only keep others out.
     pub(crate) fn is_remnant(&self) -> bool {
-        let grant = lock(&self.grant).upgrade();
+        let grant = self.grant.lock().upgrade();
         grant.is_some_and(|grant| grant.end().is_some())
     }
 
     fn lock(&self) -> MutexGuard<'_, Claim> {
-        lock(&self.claim)
+        self.claim.lock()
     }
 
     /// Locks the claim for reading; only [`change`](Self::change) changes it.
@@ -327,7 +327,7 @@ impl Effects {
     pub(super) fn tell(&self, part: &Part) {
         if self.moved {
             part.changed.notify_waiters();
-            let grant = lock(&part.grant).upgrade();
+            let grant = part.grant.lock().upgrade();
             if let Some(grant) = grant {
                 grant.changed.notify_waiters();
             }
@@ -340,8 +340,4 @@ impl Effects {
             part.tell_end(|held| LeaseEvent::Lost { reason, held });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

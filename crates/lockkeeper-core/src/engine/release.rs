@@ -115,10 +115,7 @@ fn conclude(
     outcome: std::result::Result<Verdict, Failed>,
 ) -> Attempt {
     let name = part.protocol.name();
-    let unexpected = |message| {
-        let name = name.to_string();
-        Attempt::Final(Err(Error::Protocol { name, message }))
-    };
+    let unexpected = |message: String| Attempt::Final(Err(Error::protocol(name.as_str(), message)));
     match outcome {
         Ok(Verdict::Released { told, holds }) => {
             tracing::debug!(name = name.as_str(), claim = %part.id, told, holds, "released");

@@ -11,8 +11,8 @@
 
 mod replicas;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockkeeper_lua::Script;
@@ -21,6 +21,7 @@ use crate::claim::{Claim, NotNow, ReleaseNeeded, Verdict};
 use crate::engine::claims::Claims;
 use crate::engine::floors::Floors;
 use crate::engine::part::Part;
+use crate::engine::sync::Mutex;
 use crate::seam::clock::Clock;
 use crate::seam::observer::{Audience, LeaseEvent};
 use crate::seam::protocol::{RequestContext, ScriptCall, Together};
@@ -95,13 +96,13 @@ impl Requester {
 
     /// Notes that a claim held on some of several servers while others kept it from a majority.
     pub(crate) fn was_split(&self) {
-        let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut split = self.split.lock();
         *split = Some(self.clock.now());
     }
 
     /// Whether that happened within this time.
     pub(crate) fn was_split_within(&self, past: Duration) -> bool {
-        let split = *self.split.lock().unwrap_or_else(PoisonError::into_inner);
+        let split = *self.split.lock();
         split.is_some_and(|split| self.clock.now().since(split) < past)
     }
 
@@ -156,27 +157,27 @@ impl Requester {
     }
 
     /// Replaces the claim of `old` by that of `new`, reports the outcome to both, and returns the verdict of the new
-    /// one. The old one's validity ends before the first byte, unless `keeps_belief`.
+    /// one. The old one's validity ends before the first byte, unless `keeps_validity`.
     ///
     /// Dropping the future leaves the request unanswered, which both claims record.
     pub(crate) async fn convert(
         &self,
         old: &Arc<Part>,
         new: &Arc<Part>,
-        keeps_belief: bool,
+        keeps_validity: bool,
     ) -> Result<Verdict, Failed> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let begin =
-            |claim: &mut Claim| claim.begin_conversion(request, keeps_belief, self.clock.now());
+            |claim: &mut Claim| claim.begin_conversion(request, keeps_validity, self.clock.now());
         old.change(begin).map_err(Failed::Forbidden)?;
         let unanswered = Unanswered { part: old, request };
         let outcome = self.exchange(new, Verb::Acquire).await;
         let now = self.clock.now();
         old.change(|claim| match &outcome {
             Ok(Verdict::Granted(_)) => claim.converted(request, now),
-            // Without `keeps_belief` a conversion is never refused, so it has happened; only other waiters are not yet
+            // Without `keeps_validity` a conversion is never refused, so it has happened; only other waiters are not yet
             // served.
-            Ok(Verdict::More) if !keeps_belief => claim.converted(request, now),
+            Ok(Verdict::More) if !keeps_validity => claim.converted(request, now),
             Ok(Verdict::Busy(_) | Verdict::More) => claim.conversion_refused(request, now),
             Err(Failed::Store(error)) => claim.failed(request, error.outcome()),
             _ => claim.failed(request, Outcome::Unknown),

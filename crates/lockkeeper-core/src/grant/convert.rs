@@ -110,9 +110,8 @@ async fn ask(
                 Ok(Verdict::More) => continue,
                 Ok(Verdict::Stale) => return Err(old.lost(LossReason::Gone).into()),
                 Ok(verdict) => {
-                    let name = old.name().to_owned();
                     let message = format!("unexpected answer to a conversion: {verdict:?}");
-                    return Err(Error::Protocol { name, message });
+                    return Err(Error::protocol(old.name(), message));
                 }
                 // A renewal is still unanswered.
                 Err(Failed::Forbidden(NotNow::Unanswered)) => {}

@@ -6,11 +6,10 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper_core::Result;
+use lockkeeper_core::{Error, Result};
 
 use super::{Ask, Asked, Credentials, CredentialsProvider};
 use crate::failure;
-use crate::target::config;
 
 /// The longest time until the file is read again. After a change of the secret the old one usually stays valid for minutes, and reading
 /// a file costs next to nothing. The time after which credentials expire is shortened by at least a fifth.
@@ -62,7 +61,7 @@ impl PasswordFile {
     /// The file that a URL names.
     pub(crate) fn of_url(path: String, user: Option<String>) -> Result<Self> {
         match path.is_empty() {
-            true => Err(config(
+            true => Err(Error::config(
                 "the setting password-file of the URL names no file: password-file=/path/to/file",
             )),
             false => Ok(Self {

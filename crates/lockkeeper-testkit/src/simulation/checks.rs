@@ -368,7 +368,7 @@ impl Checks {
             grant,
             era,
         });
-        if self.believes_to_lead(client, name) {
+        if self.has_valid_lead(client, name) {
             // The waiting claims of this client are in its local queue.
             self.looks.remove(&(name, client));
         }

@@ -2,12 +2,12 @@
 
 use fred::types::RespVersion;
 use fred::types::config::{Config, Server, ServerConfig};
-use lockkeeper_core::Result;
+use lockkeeper_core::{Error, Result};
 
 use crate::deployment::{Deployment, Watch};
 use crate::options::{RedisOptions, Transport};
 use crate::seeds::Seeds;
-use crate::target::{Address, Target, config, login};
+use crate::target::{Address, Target, login};
 use crate::tls::Tls;
 use crate::translation::Translation;
 
@@ -37,7 +37,7 @@ pub(crate) fn deployment(options: &mut RedisOptions, client: &Config) -> Result<
         }),
         ServerConfig::Clustered { hosts, .. } => {
             if template.database > 0 {
-                return Err(config(
+                return Err(Error::config(
                     "fred's configuration of a cluster names a database, and clusters have number 0 alone",
                 ));
             }
@@ -72,8 +72,8 @@ pub(crate) fn deployment(options: &mut RedisOptions, client: &Config) -> Result<
     })
 }
 
-fn nobody(what: &str) -> lockkeeper_core::Error {
-    config(format!("fred's configuration of the {what} names no host"))
+fn nobody(what: &str) -> Error {
+    Error::config(format!("fred's configuration of the {what} names no host"))
 }
 
 fn tcp(server: &Server) -> Address {
@@ -88,7 +88,7 @@ fn tls(client: &Config) -> Result<Option<Tls>> {
         return Ok(None);
     };
     if tls.hostnames != TlsHostMapping::None {
-        return Err(config(
+        return Err(Error::config(
             "fred's configuration maps the names of hosts for TLS: give a URL, whose setting map says where servers are reached",
         ));
     }
@@ -98,7 +98,7 @@ fn tls(client: &Config) -> Result<Option<Tls>> {
             unreachable_patterns,
             reason = "fred may be built with another library for TLS too"
         )]
-        _ => Err(config(
+        _ => Err(Error::config(
             "fred's configuration uses another library for TLS than rustls: give a URL, rediss://host?ca=…",
         )),
     }

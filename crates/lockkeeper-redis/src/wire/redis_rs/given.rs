@@ -1,12 +1,12 @@
 //! The deployment that a redis-rs configuration describes.
 
-use lockkeeper_core::Result;
+use lockkeeper_core::{Error, Result};
 use redis::{ConnectionAddr, ConnectionInfo};
 
 use crate::deployment::Deployment;
 use crate::options::{RedisOptions, Transport};
 use crate::seeds::Seeds;
-use crate::target::{Address, Target, config, login};
+use crate::target::{Address, Target, login};
 use crate::tls::Tls;
 use crate::translation::Translation;
 
@@ -21,13 +21,13 @@ pub(crate) fn cluster(options: &mut RedisOptions, nodes: &[ConnectionInfo]) -> R
     let targets: Result<Vec<Target>> = nodes.iter().map(target).collect();
     let targets = targets?;
     if targets.iter().any(|it| it.database > 0) {
-        return Err(config(
+        return Err(Error::config(
             "a node of the cluster is given with a database, and clusters have number 0 alone",
         ));
     }
     let unix = |target: &Target| matches!(target.address, Address::Unix { .. });
     if targets.iter().any(unix) {
-        return Err(config(
+        return Err(Error::config(
             "a node of the cluster is given by a unix socket, and nodes name one another by TCP",
         ));
     }
@@ -38,12 +38,12 @@ pub(crate) fn cluster(options: &mut RedisOptions, nodes: &[ConnectionInfo]) -> R
         .iter()
         .any(|it| it.login != targets[0].login || it.tls.is_some() != targets[0].tls.is_some())
     {
-        return Err(config(
+        return Err(Error::config(
             "the nodes of the cluster are given with different credentials, or some with TLS and some without",
         ));
     }
     let seeds = Seeds::new(targets);
-    let seeds = seeds.ok_or_else(|| config("no node of the cluster is given"))?;
+    let seeds = seeds.ok_or_else(|| Error::config("no node of the cluster is given"))?;
     Ok(Deployment::Cluster(seeds))
 }
 
@@ -60,7 +60,7 @@ fn target(server: &ConnectionInfo) -> Result<Target> {
     let (address, tls) = match server.addr() {
         ConnectionAddr::Tcp(host, port) => (tcp(host, *port), None),
         ConnectionAddr::TcpTls { insecure: true, .. } => {
-            return Err(config(
+            return Err(Error::config(
                 "the connection of redis-rs does not check who answers (insecure), and a lock must know its server",
             ));
         }
@@ -68,7 +68,7 @@ fn target(server: &ConnectionInfo) -> Result<Target> {
             tls_params: Some(_),
             ..
         } => {
-            return Err(config(
+            return Err(Error::config(
                 "redis-rs does not show the authorities and certificates of its connection: name them in a URL, \
                  rediss://host?ca=…&cert=…&key=…",
             ));
@@ -76,7 +76,7 @@ fn target(server: &ConnectionInfo) -> Result<Target> {
         ConnectionAddr::TcpTls { host, port, .. } => (tcp(host, *port), Some(Tls::read(&[])?)),
         ConnectionAddr::Unix(path) => (Address::Unix { path: path.clone() }, None),
         _ => {
-            return Err(config(
+            return Err(Error::config(
                 "the connection of redis-rs is of a kind that Lockkeeper does not know: give a URL",
             ));
         }
@@ -84,7 +84,9 @@ fn target(server: &ConnectionInfo) -> Result<Target> {
     let settings = server.redis_settings();
     let database = u8::try_from(settings.db());
     let database = database.map_err(|_| {
-        config("the connection of redis-rs names no valid database; it is a number from 0 to 255")
+        Error::config(
+            "the connection of redis-rs names no valid database; it is a number from 0 to 255",
+        )
     })?;
     let user = settings.username().map(str::to_owned);
     let password = settings.password().map(str::to_owned);

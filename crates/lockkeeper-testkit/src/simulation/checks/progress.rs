@@ -60,13 +60,13 @@ impl Checks {
     /// Whether a client holds a name that its claims hand over among themselves, by its own account or on the server.
     fn leads(&self, client: usize, name: usize) -> bool {
         let mut stood = self.stood[name].iter().flat_map(|it| &it.claims);
-        self.believes_to_lead(client, name)
+        self.has_valid_lead(client, name)
             || self.places[name].model.hands_over
                 && stood.any(|claim| self.asked.contains(&(client, claim.clone())))
     }
 
     /// Whether a client holds such a name by its own account: its other claims then wait in its local queue.
-    pub(super) fn believes_to_lead(&self, client: usize, name: usize) -> bool {
+    pub(super) fn has_valid_lead(&self, client: usize, name: usize) -> bool {
         let mut held = self.held.iter();
         self.places[name].model.hands_over && held.any(|it| it.client == client && it.name == name)
     }
@@ -158,7 +158,7 @@ impl Checks {
     /// Whether a client waits that has to ask the server.
     fn is_waited_for(&self, name: usize) -> bool {
         let mut waiting = self.waiting.keys();
-        waiting.any(|&(waited, client)| waited == name && !self.believes_to_lead(client, name))
+        waiting.any(|&(waited, client)| waited == name && !self.has_valid_lead(client, name))
     }
 
     /// Finds clients that were told of a gap and have not asked.
