@@ -98,21 +98,28 @@ async fn items_about_one_name_share_its_keys(it: &Lock) -> Result<()> {
     let other = it.named("other")?;
     line_up(it, &[B, C]).await?;
     line_up(&other, &[D]).await?;
+    let of_another_kind = Lock {
+        kind: "election",
+        ..it.clone()
+    };
     let items = [
         it.beat(B),
         it.beat(C),
         it.beat(E),
         other.beat(D),
         it.beat(C),
+        of_another_kind.beat(C),
+        it.beat(B),
     ];
     let joined = ScriptCall::batch(items.clone()).context("a batch")?;
-    ensure!(joined.keys.len() == 3 * 5 && joined.args.len() == 5 * 8);
+    ensure!(joined.keys.len() == 5 * 5 && joined.args.len() == 7 * 8);
     let places = |outcomes: Vec<String>| {
         let place = |outcome: &String| outcome.split(' ').take(2).collect::<Vec<_>>().join(" ");
         outcomes.iter().map(place).collect::<Vec<_>>()
     };
     let (first, second, gone) = ("WAITING 1", "WAITING 2", "GONE");
-    ensure!(places(it.batch(items).await?) == [first, second, gone, first, second]);
+    let expected = [first, second, gone, first, second, gone, first];
+    ensure!(places(it.batch(items).await?) == expected);
     ensure!(it.release(A).await? == "RELEASED 1 0");
     let outcomes = it.batch([it.beat(C), it.beat(B), other.beat(D)]).await?;
     token(&outcomes[1])?;

@@ -355,7 +355,7 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
             never = others => never,
         };
         assert_eq!(error.outcome(), Outcome::Unknown);
-        assert!(rounds > 1, "the others waited too");
+        assert!(rounds >= 10, "the others waited too: {rounds} rounds");
         assert!(begun.elapsed() < patience + PROMPT, "{:?}", begun.elapsed());
         // The other nodes say that a replica has taken its place; the open connection to it proves nothing.
         cluster.failed_over(1).await.unwrap();

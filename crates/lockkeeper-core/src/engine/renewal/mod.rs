@@ -158,7 +158,7 @@ impl Renewer {
         }
     }
 
-    /// Ends what has expired, and takes what must be sent now, most urgent first.
+    /// Ends what has expired, and takes what must be sent now: renewals that are most urgent first, heartbeats by name.
     pub(super) fn take_due(&self) -> Due {
         let now = self.requester.clock.now();
         let work = self.requester.claims.work(now);
