@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::Name;
 use lockkeeper_core::store::Store;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_testkit::site::Site;
+use tokio::time::{sleep, timeout};
 
 /// Connects a client with leases of `ttl`.
 pub(crate) async fn client(site: &impl Site, ttl: Duration) -> Result<Client> {
@@ -36,6 +37,18 @@ pub(crate) fn faulty_polling(
     let store = FaultyStore::new(Arc::new(server.sibling()));
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     Ok((polling().ttl(ttl).build(shared)?, store))
+}
+
+/// Waits until the condition holds, for a minute at most.
+pub(crate) async fn until(condition: impl AsyncFn() -> Result<bool>) -> Result<()> {
+    let comes_true = async {
+        while !condition().await? {
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    };
+    let waited = timeout(Duration::from_secs(60), comes_true).await;
+    waited.context("a condition that never comes true")?
 }
 
 /// The key of the counter from which a name in the default namespace draws its tokens.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, faulty, polling};
+use crate::support::{client, faulty, polling, until};
 
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
@@ -26,13 +26,7 @@ const STATE: &str = "lockkeeper.state:{lockkeeper:name}";
 
 /// Waits until this many claims are queued.
 async fn queued(lock: &FairLock, number: u64) -> Result<()> {
-    timeout(SOON, async {
-        while lock.queue_len().await? != number {
-            sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
-    })
-    .await?
+    until(async || Ok(lock.queue_len().await? == number)).await
 }
 
 /// A served waiter: its place in the queue, the token and the time.

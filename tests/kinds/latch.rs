@@ -14,7 +14,7 @@ use lockkeeper_testkit::site::Site;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, faulty};
+use crate::support::{client, faulty, until};
 
 const SOON: Duration = Duration::from_secs(20);
 /// The ttl of the clients' leases.
@@ -40,13 +40,7 @@ async fn waiting(latch: &Latch) -> JoinHandle<Result<(), Error>> {
 
 /// Waits until this many clients are subscribed for the latch.
 async fn listened(site: &impl Site, clients: u64) -> Result<()> {
-    timeout(SOON, async {
-        while site.listeners(WAKES).await? != clients {
-            sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
-    })
-    .await?
+    until(async || Ok(site.listeners(WAKES).await? == clients)).await
 }
 
 fn is_not_armed(outcome: &Result<impl Sized, Error>, has_ended: bool) -> bool {

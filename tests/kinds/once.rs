@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{client, faulty, polling};
+use crate::support::{client, faulty, polling, until};
 
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(6);
@@ -82,13 +82,7 @@ impl Gate {
 
 /// Waits until this many clients wait for the name.
 async fn listened(site: &impl Site, clients: u64) -> Result<()> {
-    timeout(SOON, async {
-        while site.listeners(WAKES).await? != clients {
-            sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
-    })
-    .await?
+    until(async || Ok(site.listeners(WAKES).await? == clients)).await
 }
 
 /// Many callers of several clients ask at once; one of them does the work.

@@ -16,20 +16,14 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::faults::processes::Holder;
-use crate::support::client;
+use crate::support::{client, until};
 
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
 
 /// Waits until this many claims are queued.
 async fn queued(semaphore: &Semaphore, number: u64) -> Result<()> {
-    timeout(SOON, async {
-        while semaphore.state().await?.map_or(0, |it| it.waiters) != number {
-            sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
-    })
-    .await?
+    until(async || Ok(semaphore.state().await?.map_or(0, |it| it.waiters) == number)).await
 }
 
 /// Lets it wait for its permits at this place in the queue.

@@ -8,7 +8,7 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::faulty;
+use crate::support::{faulty, until};
 
 const TTL: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);
@@ -28,9 +28,8 @@ async fn client_of(server: &MemoryStore, waiter_ttl: Duration) -> Client {
 }
 
 async fn queued(lock: &FairLock, number: u64) {
-    while lock.queue_len().await.unwrap() != number {
-        sleep(Duration::from_millis(1)).await;
-    }
+    let queued = async || Ok(lock.queue_len().await? == number);
+    until(queued).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use lockkeeper_testkit::site::Site as _;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::support::{client, faulty};
+use crate::support::{client, faulty, until};
 
 const TTL: Duration = Duration::from_secs(30);
 const HOLDERS: &str = "lockkeeper.holders:{lockkeeper:name}";
@@ -27,17 +27,11 @@ fn secs(s: u64) -> Duration {
 }
 
 async fn queued(lock: &FairLock, number: u64) -> Result<()> {
-    while lock.queue_len().await? != number {
-        sleep(Duration::from_millis(1)).await;
-    }
-    Ok(())
+    until(async || Ok(lock.queue_len().await? == number)).await
 }
 
-async fn line_of(lock: &RwLock, number: u64) -> Result<()> {
-    while lock.queue_len().await? != number {
-        sleep(Duration::from_millis(1)).await;
-    }
-    Ok(())
+async fn queued_for(lock: &RwLock, number: u64) -> Result<()> {
+    until(async || Ok(lock.queue_len().await? == number)).await
 }
 
 /// A client with a waiter ttl of a second, and one with a minute, whose store can fail.
@@ -87,7 +81,7 @@ async fn who_is_let_in_by_a_client_of_a_shorter_waiter_ttl_never_holds_beside_a_
             };
             anyhow::Ok(lease)
         });
-        line_of(&leaver, 1).await?;
+        queued_for(&leaver, 1).await?;
         guard.release().await?;
         let granted = waiting.await??;
         store.silence("name");
