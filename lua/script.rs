@@ -24,8 +24,8 @@ pub struct Script {
     /// What each argument is, in the order of `ARGV`; the request number first. Of a batch, the request number and the
     /// arguments of one item.
     pub args: &'static [&'static str],
-    /// Of a batch: those arguments that an item leaves empty, and brings no keys, if they are the same as those of the item before.
-    /// None if each item brings its own.
+    /// Of a batch: the arguments that an item leaves empty if its keys and these arguments equal those of the item before; it then
+    /// brings no keys either. Empty if each item brings its own.
     pub once: &'static [&'static str],
     /// Every status this script can answer with; of a batch, those that stand for one item.
     pub replies: &'static [Status],

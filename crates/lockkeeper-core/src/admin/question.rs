@@ -11,7 +11,7 @@ use crate::words::name::Name;
 use crate::words::store_error::{Outcome, StoreError};
 
 /// How often a question is sent at most. Repeating is harmless: running a question twice has the same effect as running
-/// it once.
+/// it once, except for those made by [`Question::once`].
 pub(super) const TRIES: usize = 2;
 
 /// What is asked, as errors say it.

@@ -1,4 +1,4 @@
-//! The mutex of everything that threads of a client share. With the feature `shuttle`, a test can schedule its users in every
+//! The mutex for all state that threads of one client share. With the feature `shuttle`, a test can run those threads in every
 //! order; the rest of the engine stays the same.
 
 use std::sync::PoisonError;

@@ -83,8 +83,8 @@ impl ScriptCall {
         self
     }
 
-    /// Joins items of one batch script into one run; `None` if there are no items, or items of several scripts. An item about the same
-    /// name as the one before leaves out what they share, if the script allows that.
+    /// Joins items of one batch script into one run; `None` if there are no items, or items of several scripts. An item with the
+    /// same keys as the one before, and the same of the arguments that the script names as `once`, leaves those out.
     pub fn batch(items: impl IntoIterator<Item = Self>) -> Option<Self> {
         let mut items = items.into_iter();
         let mut batch = items.next()?;
