@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
-use lockkeeper::{Client, Error, FairLock, Mutex, ReentrantLock, RwLock, Semaphore};
+use lockkeeper::{Client, Error};
 use lockkeeper_testkit::recorded::{Job, Pace, turn};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
@@ -180,30 +180,10 @@ fn look_at_growth(samples: &[Sample]) -> Result<()> {
 async fn come_once_more(servers: &[Server]) -> Result<()> {
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
     let clients = clients(&urls).await?;
-    for number in 0..NAMES {
-        let mutex = Mutex::new(&clients[0], &format!("mutex {number}"));
-        mutex.acquire().wait_for(PATIENCE).await?.release().await?;
-        let reentrant = ReentrantLock::new(&clients[0], &format!("reentrant {number}"));
-        reentrant
-            .acquire()
-            .wait_for(PATIENCE)
-            .await?
-            .release()
-            .await?;
-        let fair = FairLock::new(&clients[0], &format!("fair {number}"));
-        fair.acquire().wait_for(PATIENCE).await?.release().await?;
-        let rwlock = RwLock::new(&clients[0], &format!("rwlock {number}"));
-        rwlock.write().wait_for(PATIENCE).await?.release().await?;
-        let semaphore = Semaphore::new(&clients[0], &format!("semaphore {number}"), 1);
-        semaphore
-            .acquire()
-            .wait_for(PATIENCE)
-            .await?
-            .release()
-            .await?;
+    let jobs = Job::of_all(NAMES).into_iter();
+    for job in jobs.filter(|job| matches!(job, Job::Single(_))) {
+        turn(job, &clients, None, Pace::Calm, PATIENCE).await?;
     }
-    let far = Mutex::new(&clients[1], "far");
-    far.acquire().wait_for(PATIENCE).await?.release().await?;
     for client in &clients {
         client.close().await;
     }

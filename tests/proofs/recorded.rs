@@ -288,7 +288,7 @@ async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_ne
 -> Result<()> {
     let mut watched = Watched::start().await?;
     let mut jobs = Job::of_singles(NAMES, 2);
-    jobs.extend([Job::Several(NAMES); 4]);
+    jobs.extend([Job::of_several(NAMES); 4]);
     let records = Arc::new(Records::of(&jobs));
     let mut processes = Vec::new();
     for _ in 0..PROCESSES {
@@ -353,7 +353,7 @@ async fn readers_and_writers_of_many_processes_never_meet() -> Result<()> {
         // All at once: a process that cannot print would keep holding.
         processes.spawn(async move { holder.rest().await });
     }
-    let records = Records::of(&[Job::Read(0)]);
+    let records = Records::of(&Job::of_readers_and_writers(1));
     while let Some(lines) = processes.join_next().await {
         for line in lines?? {
             note(&line, &records)?;

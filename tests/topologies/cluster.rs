@@ -26,7 +26,7 @@ const NAMES: usize = 4;
 /// of a read-write lock; and four tasks that hold several names at once: 64.
 fn jobs() -> Vec<Job> {
     let mut jobs = Job::of_singles(NAMES, 3);
-    jobs.extend([Job::Several(NAMES); 4]);
+    jobs.extend([Job::of_several(NAMES); 4]);
     jobs
 }
 

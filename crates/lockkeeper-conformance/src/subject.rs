@@ -84,49 +84,31 @@ pub trait Subject: Lock<Guard: SingleServer> {
     fn new(client: &Client, name: &str) -> Self;
 }
 
-impl Subject for Mutex {
-    type Contender = Self;
+/// Makes subjects of locks that contend with themselves.
+macro_rules! subjects {
+    ($($lock:ident: $new:expr;)*) => {$(
+        impl Subject for $lock {
+            type Contender = Self;
 
-    fn new(client: &Client, name: &str) -> Self {
-        Self::new(client, name)
-    }
+            fn new(client: &Client, name: &str) -> Self {
+                let new: fn(&Client, &str) -> Self = $new;
+                new(client, name)
+            }
+        }
+    )*};
 }
 
-/// With owners that never meet themselves: each acquisition has a new one.
-impl Subject for ReentrantLock {
-    type Contender = Self;
-
-    fn new(client: &Client, name: &str) -> Self {
-        Self::new(client, name)
-    }
+// A re-entrant lock's owners never meet themselves: each acquisition has a new one. A semaphore has one permit.
+subjects! {
+    Mutex: Self::new;
+    ReentrantLock: Self::new;
+    FairLock: Self::new;
+    Election: |client, name| Self::new(client, name).value("10.0.0.5:8080");
+    Writer: |client, name| RwLock::new(client, name).writer();
+    Semaphore: |client, name| Self::new(client, name, 1);
 }
 
-impl Subject for FairLock {
-    type Contender = Self;
-
-    fn new(client: &Client, name: &str) -> Self {
-        Self::new(client, name)
-    }
-}
-
-impl Subject for Election {
-    type Contender = Self;
-
-    fn new(client: &Client, name: &str) -> Self {
-        Self::new(client, name).value("10.0.0.5:8080")
-    }
-}
-
-/// A read-write lock, from its writers' side.
-impl Subject for Writer {
-    type Contender = Self;
-
-    fn new(client: &Client, name: &str) -> Self {
-        RwLock::new(client, name).writer()
-    }
-}
-
-/// A read-write lock, from its readers' side.
+/// Readers share a name, and exclude writers.
 impl Subject for Reader {
     type Contender = Writer;
 
@@ -134,14 +116,5 @@ impl Subject for Reader {
 
     fn new(client: &Client, name: &str) -> Self {
         RwLock::new(client, name).reader()
-    }
-}
-
-/// A semaphore with a limit of one.
-impl Subject for Semaphore {
-    type Contender = Self;
-
-    fn new(client: &Client, name: &str) -> Self {
-        Self::new(client, name, 1)
     }
 }

@@ -2,6 +2,7 @@
 //! Each kind is one value of [`KindModel`], for searches, simulation and recorded histories; one whose claims poll in the empty
 //! namespace and queue in all others is two.
 
+mod guards;
 mod rules;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use lockkeeper_core::Name;
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_redisson as redisson;
 
+pub(crate) use guards::{Changed, Held, again, change};
 pub use rules::{Claimant, Holder};
 pub(crate) use rules::{Grant, Standing, letter};
 
@@ -195,6 +197,12 @@ impl KindModel {
         ..Self::SEMAPHORE
     };
 
+    /// One permit of a semaphore that has no more.
+    pub const ONE_PERMIT: Self = Self {
+        modes: &[permits(1, 1)],
+        ..Self::SEMAPHORE
+    };
+
     /// Work that is done once: claims whose work fails, and claims whose release stores a result.
     pub const ONCE: Self = Self {
         name: "once",
@@ -295,6 +303,15 @@ impl KindModel {
         Self::SEMAPHORE_OF_TWO_LIMITS,
         Self::ONCE,
         Self::ELECTION,
+    ];
+
+    /// What tasks on real servers hold, alone or together, and record. Each of them excludes all others, or is shared by readers.
+    pub const UNDER_LOAD: [Self; 5] = [
+        Self::COHORT,
+        Self::QUEUED_REENTRANT,
+        Self::FAIR,
+        Self::RWLOCK,
+        Self::ONE_PERMIT,
     ];
 
     /// Builds the protocol for a mode; `ttl` is the lease duration on every server.

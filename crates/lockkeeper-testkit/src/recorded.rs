@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::history::{Excuses, History, ValidSpan, now};
 use crate::site::Site;
 use strict::{Strict, Tokens};
-pub use work::{Job, Pace, serve, turn, work};
+pub use work::{Job, Pace, Several, Single, serve, turn, work};
 
 /// The ttl of leases, and of waiters.
 pub const TTL: Duration = Duration::from_secs(3);
@@ -311,7 +311,7 @@ mod tests {
     const NAME: &str = "mutex 0";
 
     fn records(spans: &[(u64, u64, u64)]) -> Records {
-        let records = Records::new(Job::Mutex(0).names());
+        let records = Records::new([NAME.to_owned()]);
         for &(from, until, token) in spans {
             let span = ValidSpan {
                 from,

@@ -4,42 +4,58 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{
-    Acquire, Client, Error, Lease, Lock as _, MultiLock, ReadGuard, Redlock, Target, Upgrade,
-    WriteGuard,
-};
+use lockkeeper::{Acquire, Client, Error, Lease, Lock as _, MultiLock, Redlock, Target};
 use lockkeeper_core::{Hold, Plan};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::{Process, Records, SOON, TTL};
 use crate::history::{ValidSpan, now};
-use crate::kinds::{KindModel, Mode};
+use crate::kinds::{Changed, Held, KindModel, Mode, change};
 
 /// The longest time for one turn, whatever goes wrong: by then it must have failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What one task does again and again, with the locks of this number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What one task does again and again.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Job {
-    /// Holds a mutex.
-    Mutex(usize),
-    /// Holds a re-entrant lock, sometimes twice.
-    Reentrant(usize),
-    /// Holds a fair lock.
-    Fair(usize),
-    /// Reads, and then sometimes writes if it is alone.
-    Read(usize),
-    /// Writes, and then sometimes reads.
-    Write(usize),
-    /// Holds the one permit of a semaphore.
-    Semaphore(usize),
-    /// Holds the mutex of the second server.
-    Far,
-    /// Holds several locks of the jobs above at once, chosen from this many names of each kind.
-    Several(usize),
-    /// Holds a Redlock on all servers.
+    /// Holds one lock. If its guards can do more, it sometimes does that.
+    Single(Single),
+    /// Holds several locks at once, and sometimes the mutex of the second server, if there is one.
+    Several(Several),
+    /// Holds the Redlock with this number on all servers.
     Majority(usize),
+}
+
+/// A lock of one server, held in a mode.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Single {
+    kind: KindModel,
+    mode: Mode,
+    number: usize,
+    server: usize,
+}
+
+/// The only lock of the second server.
+const FAR: Single = Single {
+    server: 1,
+    ..Single::new(KindModel::COHORT, Mode::Write, 0)
+};
+
+/// The locks of which a task holds several at once.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::exhaustive_structs, reason = "tests make them")]
+pub struct Several {
+    /// Their kinds.
+    pub kinds: &'static [KindModel],
+    /// How many names each kind has.
+    pub names: usize,
+    /// How many names of one kind are held at once at most.
+    pub of_each: usize,
+    /// How many locks are held at once: at least and at most.
+    pub together: [usize; 2],
 }
 
 /// The pace of the tasks.
@@ -58,111 +74,118 @@ pub enum Pace {
 impl Job {
     /// For this many names of each kind on one server: every job of a single lock, this many `times`.
     pub fn of_singles(names: usize, times: usize) -> Vec<Self> {
-        let kinds = [
-            Self::Mutex,
-            Self::Reentrant,
-            Self::Fair,
-            Self::Read,
-            Self::Write,
-            Self::Semaphore,
-        ];
-        let of_kind = |kind: fn(usize) -> Self| (0..names * times).map(move |n| kind(n % names));
-        kinds.into_iter().flat_map(of_kind).collect()
+        let modes = |kind: KindModel| kind.modes.iter().map(move |&mode| (kind, mode));
+        let jobs = |(kind, mode)| {
+            let numbers = 0..names * times;
+            numbers.map(move |number| Self::Single(Single::new(kind, mode, number % names)))
+        };
+        let kinds = KindModel::UNDER_LOAD.into_iter();
+        kinds.flat_map(modes).flat_map(jobs).collect()
+    }
+
+    /// Two to four locks of different kinds at once; each kind has this many names.
+    pub const fn of_several(names: usize) -> Self {
+        Self::Several(Several {
+            kinds: &KindModel::UNDER_LOAD,
+            names,
+            of_each: 1,
+            together: [2, 4],
+        })
     }
 
     /// For several servers, of which the first has this many names of each kind: every job once per name, and two jobs of
     /// several locks.
     pub fn of_all(names: usize) -> Vec<Self> {
         let mut jobs = Self::of_singles(names, 1);
-        jobs.extend([Self::Far, Self::Several(names), Self::Several(names)]);
+        jobs.push(Self::Single(FAR));
+        jobs.extend([Self::of_several(names); 2]);
         jobs.extend((0..names).map(Self::Majority));
         jobs
     }
 
     /// This many readers and writers of one name.
     pub fn of_readers_and_writers(tasks: usize) -> Vec<Self> {
-        let modes = [Self::Read(0), Self::Write(0)];
-        modes.into_iter().cycle().take(tasks).collect()
+        let kind = KindModel::RWLOCK;
+        let jobs = kind.modes.iter().cycle().take(tasks);
+        jobs.map(|&mode| Self::Single(Single::new(kind, mode, 0)))
+            .collect()
     }
 
     /// The names of its locks.
     pub fn names(self) -> Vec<String> {
         match self {
-            Self::Several(names) => {
-                let singles = Self::of_singles(names, 1);
-                singles.into_iter().flat_map(Self::names).collect()
+            Self::Single(lock) => vec![lock.name()],
+            Self::Several(Several { kinds, names, .. }) => {
+                let names = |kind: &KindModel| {
+                    let kind = *kind;
+                    (0..names).map(move |number| Single::new(kind, kind.largest(), number).name())
+                };
+                kinds.iter().flat_map(names).collect()
             }
-            _ => vec![self.name()],
+            Self::Majority(number) => vec![format!("redlock {number}")],
         }
-    }
-
-    /// The name of its lock, if there is only one.
-    fn name(self) -> String {
-        match self {
-            Self::Mutex(number)
-            | Self::Reentrant(number)
-            | Self::Fair(number)
-            | Self::Read(number)
-            | Self::Write(number)
-            | Self::Semaphore(number)
-            | Self::Majority(number) => format!("{} {number}", self.kind().0.name),
-            Self::Far => "far".to_owned(),
-            Self::Several(_) => String::new(),
-        }
-    }
-
-    /// The kind of its lock, and how it holds it.
-    const fn kind(self) -> (KindModel, Mode) {
-        match self {
-            Self::Mutex(_) | Self::Far | Self::Several(_) => (KindModel::COHORT, Mode::Write),
-            Self::Reentrant(_) => (KindModel::QUEUED_REENTRANT, Mode::Write),
-            Self::Fair(_) => (KindModel::FAIR, Mode::Write),
-            Self::Read(_) => (KindModel::RWLOCK, Mode::Read),
-            Self::Write(_) => (KindModel::RWLOCK, Mode::Write),
-            Self::Semaphore(_) => {
-                let (permits, limit) = (1, 1);
-                (KindModel::SEMAPHORE, Mode::Permits { permits, limit })
-            }
-            Self::Majority(_) => (KindModel::REDLOCK, Mode::Write),
-        }
-    }
-
-    /// Its lock on one server, and whether holders share it.
-    fn target(self, clients: &[Client]) -> (Target, bool) {
-        let (client, (kind, mode)) = (&clients[usize::from(self == Self::Far)], self.kind());
-        (kind.lock(client, &self.name(), mode), mode.reads())
     }
 
     /// What to acquire, and which of the names are shared.
     fn plan(self, clients: &[Client]) -> lockkeeper::Result<(Plan, Vec<String>)> {
-        let singles = match self {
+        let locks = match self {
+            Self::Single(lock) => vec![lock],
+            Self::Several(several) => several.draw(clients.len()),
             Self::Majority(_) => {
-                return Ok((Redlock::new(clients, &self.name())?.plan(), Vec::new()));
+                let lock = Redlock::new(clients, &self.names()[0])?;
+                return Ok((lock.plan(), Vec::new()));
             }
-            Self::Several(names) => {
-                let mut kinds = vec![Self::Mutex, Self::Reentrant, Self::Fair, Self::Semaphore];
-                kinds.push(fastrand::choice([Self::Read, Self::Write]).unwrap_or(Self::Read));
-                let draw = |kind: fn(usize) -> Self| kind(fastrand::usize(..names));
-                let mut jobs: Vec<Self> = kinds.into_iter().map(draw).collect();
-                jobs.extend((clients.len() > 1).then_some(Self::Far));
-                fastrand::shuffle(&mut jobs);
-                jobs.truncate(fastrand::usize(2..=4));
-                jobs
-            }
-            single => vec![single],
         };
-        let targets = singles.into_iter().map(|job| job.target(clients));
-        let (mut targets, shared): (Vec<_>, Vec<_>) = targets
-            .map(|(target, shared)| {
-                let name = shared.then(|| target.name().to_owned());
-                (target, name)
-            })
-            .unzip();
-        let shared = shared.into_iter().flatten().collect();
-        Ok(match self {
-            Self::Several(_) => (MultiLock::new(targets)?.plan(), shared),
-            _ => (targets.swap_remove(0).into(), shared),
-        })
+        let mut targets: Vec<_> = locks.iter().map(|lock| lock.target(clients)).collect();
+        let plan = match self {
+            Self::Several(_) => MultiLock::new(targets)?.plan(),
+            _ => targets.swap_remove(0).into(),
+        };
+        let shared = locks.iter().filter(|lock| lock.mode.reads());
+        Ok((plan, shared.map(Single::name).collect()))
+    }
+}
+
+impl Single {
+    const fn new(kind: KindModel, mode: Mode, number: usize) -> Self {
+        let server = 0;
+        Self {
+            kind,
+            mode,
+            number,
+            server,
+        }
+    }
+
+    fn name(&self) -> String {
+        match self.server {
+            0 => format!("{} {}", self.kind.name, self.number),
+            _ => "far".to_owned(),
+        }
+    }
+
+    fn target(&self, clients: &[Client]) -> Target {
+        let client = &clients[self.server];
+        self.kind.lock(client, &self.name(), self.mode)
+    }
+}
+
+impl Several {
+    /// Chooses locks, for a process with clients of this many servers.
+    fn draw(self, servers: usize) -> Vec<Single> {
+        let mut locks = Vec::new();
+        for &kind in self.kinds {
+            let numbers = fastrand::choose_multiple(0..self.names, self.of_each);
+            locks.extend(numbers.into_iter().map(|number| {
+                let mode = kind.modes[fastrand::usize(..kind.modes.len())];
+                Single::new(kind, mode, number)
+            }));
+        }
+        locks.extend((servers > 1).then_some(FAR));
+        fastrand::shuffle(&mut locks);
+        let [least, most] = self.together;
+        locks.truncate(fastrand::usize(least..=most));
+        locks
     }
 }
 
@@ -180,7 +203,7 @@ pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -
         let count = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);
         };
-        match turned.with_context(|| format!("{job:?} hangs"))? {
+        match turned.with_context(|| format!("{:?} hangs", job.names()))? {
             Ok(()) => {}
             Err(Error::Timeout { .. }) => count(&records.unserved),
             Err(Error::Lost { .. }) => count(&records.lost),
@@ -192,7 +215,7 @@ pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -
                 count(&records.refused);
                 sleep(Duration::from_millis(10)).await;
             }
-            Err(error) => return Err(error).with_context(|| format!("{job:?}")),
+            Err(error) => return Err(error).with_context(|| format!("{:?}", job.names())),
         }
         if pace == Pace::Varied {
             // A task that wants several locks at once is served only when all of them are free.
@@ -218,18 +241,13 @@ fn is_explained(error: &Error) -> bool {
 /// If one is not done soon.
 pub async fn serve(jobs: &[Job], process: &Process, records: &Records) -> Result<()> {
     let clients = process.clients();
-    let mut served = Vec::new();
+    ensure!(!jobs.is_empty(), "there is nobody to be served");
     for &job in jobs {
-        if served.contains(&job) {
-            continue;
-        }
         let turned = turn(job, &clients, Some(records), Pace::Calm, SOON);
         let turned = timeout(SOON * 2, turned).await;
-        let turned = turned.with_context(|| format!("{job:?} hangs"))?;
-        turned.with_context(|| format!("{job:?} is not served"))?;
-        served.push(job);
+        let turned = turned.with_context(|| format!("{:?} hangs", job.names()))?;
+        turned.with_context(|| format!("{:?} is not served", job.names()))?;
     }
-    ensure!(!served.is_empty(), "there is nobody to be served");
     Ok(())
 }
 
@@ -267,37 +285,34 @@ pub async fn turn(
         let shared = is_shared(&lease);
         (lease, shared)
     });
-    // A claim inside another one has its token, and each token is recorded once.
-    let reenters = matches!(job, Job::Reentrant(_)) && one_in(2);
-    if !reenters {
-        note(records, pace, &leases.collect::<Vec<_>>()).await;
-    }
     let note_one =
         async |hold: &Hold, shared| note(records, pace, &[(hold.lease().clone(), shared)]).await;
-    let hold = match job {
-        Job::Reentrant(_) if reenters => {
-            let inner = hold.reenter().await?;
-            note_one(&inner, false).await;
-            inner.release().await?;
-            hold
-        }
-        Job::Read(_) if one_in(2) => match ReadGuard::from(hold).try_upgrade().await? {
-            Upgrade::Busy(guard) => guard.into(),
-            Upgrade::Write(guard) => {
-                let hold = guard.into();
-                note_one(&hold, false).await;
-                hold
-            }
-        },
-        Job::Write(_) if one_in(2) => {
-            let hold = WriteGuard::from(hold).downgrade().await?.into();
-            note_one(&hold, true).await;
-            hold
-        }
-        _ if one_in(8) => return Ok(()),
-        _ => hold,
+    let mut held = Held {
+        hold,
+        reads: !shared.is_empty(),
     };
-    hold.release().await.map(drop)
+    let can = |what: fn(&KindModel) -> bool| matches!(job, Job::Single(lock) if what(&lock.kind));
+    // A claim inside another one has its token, and each token is recorded once.
+    if can(|kind| kind.reenters && !kind.has_modes()) && one_in(2) {
+        let inner = held.hold.reenter().await?;
+        note_one(&inner, false).await;
+        inner.release().await?;
+    } else {
+        note(records, pace, &leases.collect::<Vec<_>>()).await;
+    }
+    if can(|kind| kind.converts_modes) && one_in(2) {
+        held = match change(held).await? {
+            Changed::Done(held) => {
+                note_one(&held.hold, held.reads).await;
+                held
+            }
+            Changed::Refused(held) => held,
+        };
+    }
+    if one_in(8) {
+        return Ok(());
+    }
+    held.hold.release().await.map(drop)
 }
 
 /// Holds for a moment, according to the pace, and records how long all leases were valid for certain.

@@ -13,10 +13,10 @@ use tokio::time::{sleep, timeout};
 
 use super::beyond::Beyond;
 use super::host::{Closed, Host, Wish, word};
-use super::locks::{self, Changed, Held};
 use super::workload::Workload;
 use super::world::World;
 use crate::gated::drop_after;
+use crate::kinds::{Changed, Held, again, change};
 use request::{Aim, Request};
 
 /// One task of a host.
@@ -233,7 +233,7 @@ impl Worker {
             }
             (7..=8, Some(model)) => {
                 if let Some(guard) = guards.pop() {
-                    let (guard, again) = locks::again(&model, guard, &mut self.random).await;
+                    let (guard, again) = again(&model, guard, &mut self.random).await;
                     guards.push(guard);
                     if let Ok(Some(again)) = again {
                         self.given(kept, &again);
@@ -277,7 +277,7 @@ impl Worker {
             return Ok(true);
         };
         let began = self.world().now();
-        let changing = locks::change(guard);
+        let changing = change(guard);
         let outcome = if self.random.u8(..4) == 0 {
             drop_after(changing, self.random.usize(1..6)).await
         } else {
