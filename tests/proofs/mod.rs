@@ -1,7 +1,7 @@
 //! Searches, simulated histories and recorded histories, and the mistakes that they must find.
 
 mod random_operations;
-mod recorded;
+pub(crate) mod recorded;
 mod redlock_mutants;
 
 // Their helpers unwrap, which the lints allow only in code that is compiled for tests.

@@ -1,24 +1,23 @@
 //! Locks of all kinds at once on real servers that are stopped and killed, by clients that are killed, closed and cut off, and
 //! a record of which leases were valid: for fifteen seconds each, or longer with `LOCKKEEPER_LOAD_SECONDS`.
-//! `topologies/cluster.rs` runs the same tasks on a cluster. Under load without faults, for five seconds: readers and writers
-//! in this file, sets of names that are taken together in `recorded/sets.rs`.
-
-mod sets;
+//! `topologies/cluster.rs` runs the same tasks on a cluster. Under load without faults, for five seconds: readers and writers,
+//! and sets of names that are taken together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::Client;
+use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::kinds::KindModel;
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::recorded::{
-    Job, Pace, Process, Records, TTL, duration, nothing_is_held, nothing_remains, serve, settings,
-    work,
+    Job, Pace, Process, Records, Several, TTL, duration, nothing_is_held, nothing_remains, serve,
+    settings, work,
 };
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::site::options;
+use lockkeeper_testkit::site::{Site, options};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -59,10 +58,10 @@ fn set_to_work(
 }
 
 /// A process's way to each server.
-struct Ways(Vec<Proxy>);
+pub(crate) struct Ways(pub(crate) Vec<Proxy>);
 
 impl Ways {
-    async fn to(servers: &[Server]) -> Result<Self> {
+    pub(crate) async fn to(servers: &[Server]) -> Result<Self> {
         let mut proxies = Vec::new();
         for server in servers {
             proxies.push(Proxy::in_front_of(server).await?);
@@ -71,11 +70,15 @@ impl Ways {
     }
 
     /// A client for each server, which may be out of reach.
-    async fn clients(&self, records: &Records) -> Result<Vec<Client>> {
+    pub(crate) async fn clients(
+        &self,
+        records: &Records,
+        settings: ClientBuilder,
+    ) -> Result<Vec<Client>> {
         let mut clients = Vec::new();
         for (place, proxy) in self.0.iter().enumerate() {
             let store = options().connect_later(proxy.url()).await?;
-            let settings = settings().store_name(place.to_string());
+            let settings = settings.clone().store_name(place.to_string());
             clients.push(records.client_over(Arc::new(store), settings)?);
         }
         Ok(clients)
@@ -148,7 +151,7 @@ async fn clients_close(
         if Instant::now() >= end {
             return Ok(closed);
         }
-        let before = process.replace(ways.clients(records).await?);
+        let before = process.replace(ways.clients(records, settings()).await?);
         for client in before {
             client.close().await;
         }
@@ -206,7 +209,7 @@ async fn on_servers_that_lose_nothing_no_two_are_valid_whatever_befalls_everybod
     let (mut processes, mut ways, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PROCESSES {
         let way = Arc::new(Ways::to(&servers).await?);
-        processes.push(Process::new(way.clients(&records).await?));
+        processes.push(Process::new(way.clients(&records, settings()).await?));
         ways.push(way);
         theirs.push(Arc::new(Ways::to(&servers).await?));
     }
@@ -322,25 +325,50 @@ async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_ne
     nothing_remains(&watched).await
 }
 
-/// How many processes read and write, and how many tasks each has.
+/// How many processes share names, and how many tasks each has that reads or writes.
 const SHARING: (usize, usize) = (4, 16);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_and_writers_of_many_clients_never_meet() -> Result<()> {
-    let store = MemoryStore::new();
-    let jobs = Job::of_readers_and_writers(SHARING.1);
-    let records = Arc::new(Records::of(&jobs).at(Pace::Hurried));
+/// Makes clients of so many processes do these jobs without faults. Each name is held at least this often.
+async fn share(site: &dyn Site, jobs: &[Job], at_least: usize) -> Result<()> {
+    let records = Arc::new(Records::of(jobs).at(Pace::Hurried));
     let mut processes = Vec::new();
     for _ in 0..SHARING.0 {
         let settings = Client::builder().ttl(Duration::from_secs(30));
-        processes.push(Process::new(vec![records.client(&store, settings).await?]));
+        processes.push(Process::new(vec![records.client(site, settings).await?]));
     }
-    let mut tasks = set_to_work(&processes, &jobs, &records, Instant::now() + duration());
+    let mut tasks = set_to_work(&processes, jobs, &records, Instant::now() + duration());
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    println!("{} grants", records.check(101)?);
+    println!("{} grants", records.check_without_faults(at_least)?);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_and_writers_of_many_clients_never_meet() -> Result<()> {
+    let jobs = Job::of_readers_and_writers(SHARING.1);
+    share(&MemoryStore::new(), &jobs, 101).await
+}
+
+/// Eight tasks of each client take sets of five names.
+async fn take_sets(kinds: &'static [KindModel], names: usize, of_each: usize) -> Result<()> {
+    let sets = Job::Several(Several {
+        kinds,
+        names,
+        of_each,
+        together: [5, 5],
+    });
+    share(&Server::start().await?, &[sets; 8], 11).await
+}
+
+#[tokio::test]
+async fn random_sets_of_names_exclude_one_another_and_all_are_served() -> Result<()> {
+    take_sets(&[KindModel::COHORT], 20, 5).await
+}
+
+#[tokio::test]
+async fn random_sets_of_mixed_kinds_exclude_one_another_and_all_are_served() -> Result<()> {
+    take_sets(&KindModel::UNDER_LOAD, 4, 2).await
 }
 
 #[tokio::test]

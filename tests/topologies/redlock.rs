@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
 use lockkeeper::{Client, Error, LeaseState, Redlock, RedlockGuard};
 use lockkeeper_lua::{lock, redlock};
-use lockkeeper_testkit::history::{History, ValidSpan, now};
+use lockkeeper_testkit::history::now;
 use lockkeeper_testkit::proxy::{Direction, Proxy};
+use lockkeeper_testkit::recorded::{self, Job, Process, Records};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+
+use crate::proofs::recorded::Ways;
 
 /// Short, because servers that have just started do not take part for this long.
 const TTL: Duration = Duration::from_secs(2);
@@ -186,55 +189,34 @@ async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
     Ok(())
 }
 
-/// A small random number generator, good enough for chaos.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        // Knuth's MMIX constants.
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-
-    fn place(&mut self) -> usize {
-        usize::try_from(self.roll(5)).unwrap_or(0)
-    }
-
-    fn millis(&mut self, most: u64) -> Duration {
-        Duration::from_millis(self.roll(most))
-    }
-}
-
 /// Kills, stops, delays and cuts one server after the other.
 async fn chaos(
     servers: &mut [Server],
     proxies: &[Proxy],
-    dice: &mut Dice,
+    dice: &mut Rng,
     end: Instant,
 ) -> Result<()> {
+    let millis = |dice: &mut Rng, most| Duration::from_millis(dice.u64(..most));
     while Instant::now() < end {
-        let place = dice.place();
-        match dice.roll(6) {
+        let place = dice.usize(..servers.len());
+        match dice.u8(..6) {
             0 => servers[place].restart().await?,
             1 => {
                 servers[place].freeze()?;
-                sleep(dice.millis(1_500)).await;
+                sleep(millis(dice, 1_500)).await;
                 servers[place].thaw()?;
             }
             2 => {
-                proxies[place].delay(Direction::ToServer, dice.millis(300));
-                proxies[place].delay(Direction::ToClient, dice.millis(300));
-                sleep(dice.millis(1_000)).await;
+                proxies[place].delay(Direction::ToServer, millis(dice, 300));
+                proxies[place].delay(Direction::ToClient, millis(dice, 300));
+                sleep(millis(dice, 1_000)).await;
                 proxies[place].clear();
             }
             3 => proxies[place].lose_reply_to(redlock::ACQUIRE.sha1),
             4 => proxies[place].lose_reply_to(lock::RELEASE_THIN.sha1),
             _ => proxies[place].reset_all(),
         }
-        sleep(dice.millis(300)).await;
+        sleep(millis(dice, 300)).await;
     }
     for proxy in proxies {
         proxy.clear();
@@ -242,81 +224,34 @@ async fn chaos(
     Ok(())
 }
 
-/// Takes the lock again and again, and records when it was valid.
-async fn work(lock: Redlock, holder: String, end: watch::Receiver<bool>) -> Vec<ValidSpan> {
-    let mut spans = Vec::new();
-    while !*end.borrow() {
-        let Ok(guard) = lock.acquire().wait_for(TTL * 2).await else {
-            continue;
-        };
-        let from = now();
-        let token = guard.fencing_token().get();
-        let until = loop {
-            let before = now();
-            // A recorded span was valid for certain: the clock is read before the check.
-            if guard.ensure_held().is_err() {
-                break None;
-            }
-            if before - from > 100_000_000 {
-                break Some(before);
-            }
-            sleep(Duration::from_millis(5)).await;
-        };
-        let holder = holder.clone();
-        spans.extend(until.map(|until| ValidSpan {
-            from,
-            until,
-            token,
-            shared: false,
-            holder,
-        }));
-        let _ = guard.release().await;
-    }
-    spans
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn never_two_hold_and_tokens_increase_whatever_befalls_the_servers() -> Result<()> {
     let mut servers = five().await?;
-    let mut proxies = Vec::new();
-    for server in &servers {
-        proxies.push(Proxy::in_front_of(server).await?);
-    }
-    let (stop, end) = watch::channel(false);
-    let mut workers = JoinSet::new();
-    let mut all = Vec::new();
-    for number in 0..4 {
-        let urls = proxies.iter().map(|proxy| proxy.url().to_owned());
-        let (lock, clients) = lock(urls).await?;
-        all.extend(clients);
-        workers.spawn(work(lock, format!("worker {number}"), end.clone()));
+    let ways = Ways::to(&servers).await?;
+    let job = Job::Majority(0);
+    let records = Arc::new(Records::of(&[job]));
+    let end = Instant::now() + Duration::from_secs(12);
+    let mut tasks = JoinSet::new();
+    let mut processes = Vec::new();
+    for _ in 0..4 {
+        let clients = ways.clients(&records, Client::builder().ttl(TTL)).await?;
+        let (process, records) = (Process::new(clients), Arc::clone(&records));
+        processes.push(process.clone());
+        tasks.spawn(async move { recorded::work(job, process, &records, end).await });
     }
     let seed = now();
     println!("seed {seed}");
-    let time = Duration::from_secs(12);
-    chaos(
-        &mut servers,
-        &proxies,
-        &mut Dice(seed),
-        Instant::now() + time,
-    )
-    .await?;
-    stop.send_replace(true);
-    let history = Arc::new(History::default());
-    let mut number = 0;
-    while let Some(spans) = timeout(SOON, workers.join_next()).await? {
-        for span in spans? {
-            number += 1;
-            history.record(span);
-        }
+    let mut dice = Rng::with_seed(seed);
+    chaos(&mut servers, &ways.0, &mut dice, end).await?;
+    while let Some(task) = timeout(SOON, tasks.join_next()).await? {
+        task??;
     }
-    history.check().with_context(|| format!("seed {seed}"))?;
-    ensure!(number > 5, "only {number} grants");
+    let grants = records.check(6).with_context(|| format!("seed {seed}"))?;
+    println!("{grants} grants, {records}");
     // Without faults, everything becomes quiet again.
-    let (lock, _clients) = lock_on(&servers).await?;
-    acquired(&lock).await?.release().await?;
+    recorded::serve(&[job], &processes[0], &records).await?;
     for server in &servers {
-        timeout(SOON, server.vanished(MAIN)).await??;
+        recorded::nothing_remains(server).await?;
     }
     Ok(())
 }

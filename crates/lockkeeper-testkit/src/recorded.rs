@@ -210,6 +210,18 @@ impl Records {
         ensure!(foreign == 0, "{foreign} replies that belonged to others");
         Ok(grants)
     }
+
+    /// The same for work without faults: no lease was lost, and everybody was served.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Self::check).
+    pub fn check_without_faults(&self, at_least: usize) -> Result<usize> {
+        let failures = [&self.lost, &self.refused, &self.unserved, &self.closed];
+        let failed = failures.iter().any(|it| it.load(Ordering::Relaxed) > 0);
+        ensure!(!failed, "{self}");
+        self.check(at_least)
+    }
 }
 
 /// The conflicts about one name that failovers explain.

@@ -277,7 +277,14 @@ pub async fn turn(
         return Ok(());
     };
     let leases = match job {
-        Job::Several(_) => hold.parts(),
+        Job::Several(Several {
+            together: [least, most],
+            ..
+        }) => {
+            let parts = hold.parts();
+            assert!((least..=most).contains(&parts.len()), "{parts:?}");
+            parts
+        }
         _ => vec![hold.lease().clone()],
     };
     let is_shared = |lease: &Lease| shared.iter().any(|name| name == lease.name());
