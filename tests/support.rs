@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::Name;
-use lockkeeper_core::store::Store;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_testkit::site::Site;
@@ -19,9 +18,7 @@ pub(crate) async fn client(site: &impl Site, ttl: Duration) -> Result<Client> {
 
 /// A client with leases of `ttl`, and the store on which a test plans faults for its requests to `server`.
 pub(crate) fn faulty(server: &MemoryStore, ttl: Duration) -> Result<(Client, Arc<FaultyStore>)> {
-    let store = FaultyStore::new(Arc::new(server.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    Ok((Client::builder().ttl(ttl).build(shared)?, store))
+    Ok(FaultyStore::client(server, Client::builder().ttl(ttl))?)
 }
 
 /// Settings for a client that shares its names with other libraries, which have no queue: its mutexes are polled.
@@ -34,9 +31,7 @@ pub(crate) fn faulty_polling(
     server: &MemoryStore,
     ttl: Duration,
 ) -> Result<(Client, Arc<FaultyStore>)> {
-    let store = FaultyStore::new(Arc::new(server.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    Ok((polling().ttl(ttl).build(shared)?, store))
+    Ok(FaultyStore::client(server, polling().ttl(ttl))?)
 }
 
 /// Waits until the condition holds, for a minute at most.

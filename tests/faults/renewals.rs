@@ -1,6 +1,5 @@
 //! Many leases of one client: renewed in batches, with an outcome for each.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -144,11 +143,8 @@ async fn a_batch_without_answer_makes_its_leases_uncertain_and_loses_none() -> R
 #[tokio::test(start_paused = true)]
 async fn renewals_of_one_group_fail_alone_and_no_batch_mixes_groups() -> Result<()> {
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
+    let (client, store) = faulty(&server, TTL)?;
     store.split_groups("far");
-    let client = Client::builder()
-        .ttl(TTL)
-        .build(Arc::clone(&store) as Arc<dyn Store>)?;
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for number in 0..30 {
         let near_name = format!("near {number}");
@@ -186,11 +182,8 @@ async fn renewals_of_one_group_fail_alone_and_no_batch_mixes_groups() -> Result<
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_with_thousands_of_leases_delays_no_renewal_on_another() -> Result<()> {
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
+    let (client, store) = faulty(&server, TTL)?;
     store.split_groups("far");
-    let client = Client::builder()
-        .ttl(TTL)
-        .build(Arc::clone(&store) as Arc<dyn Store>)?;
     let near = Mutex::new(&client, "near").acquire().await?;
     let mut far = Vec::new();
     for number in 0..4_000 {
@@ -252,10 +245,9 @@ async fn a_claim_that_ends_before_its_batch_is_sent_makes_no_neighbour_skip_its_
     const HEARTBEAT: Duration = Duration::from_secs(2);
     let millis = Duration::from_millis;
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
     // Mutexes without a queue, whose timeouts depend on their leases alone.
     let settings = polling().ttl(HEARTBEAT * 3).waiter_ttl(HEARTBEAT * 3);
-    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = FaultyStore::client(&server, settings)?;
     let other = server.client(polling().ttl(TTL)).await?;
     // A long lease, so that the first waiter in the queue has no other reason to ask.
     let held = FairLock::new(&other, "queue").acquire().ttl(TTL * 10);

@@ -144,11 +144,8 @@ async fn leaves_for_a_dead_node_do_not_hold_up_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_release_takes_no_longer_than_the_release_timeout() {
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
     let settings = Client::builder().release_timeout(Duration::from_millis(100));
-    let client = settings
-        .build(Arc::clone(&store) as Arc<dyn Store>)
-        .unwrap();
+    let (client, store) = FaultyStore::client(&server, settings).unwrap();
     let guard = Mutex::new(&client, "name").acquire().await.unwrap();
     store.plan(&lock::RELEASE_THIN, Fate::LoseRequest);
     let begun = Instant::now();

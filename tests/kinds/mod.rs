@@ -9,7 +9,7 @@ mod min_hold;
 mod multi;
 mod multi_ends;
 mod once;
-mod redlock;
+pub(crate) mod redlock;
 mod redlock_leases;
 mod redlock_tokens;
 mod redlock_waiting;

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, Error, LeaseState, LossReason, Redlock, RedlockGuard, Released};
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::{Script, redlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::counter;
+use crate::support::{counter, faulty};
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const MAIN: &str = "lockkeeper:name";
@@ -35,16 +34,9 @@ impl Servers {
     }
 
     pub(crate) fn process(&self) -> Result<Process> {
-        let links: Vec<_> = self
-            .0
-            .iter()
-            .map(|server| FaultyStore::new(Arc::new(server.sibling())))
-            .collect();
-        let clients = links.iter().map(|link| {
-            let settings = Client::builder().ttl(TTL);
-            settings.build(Arc::clone(link) as Arc<dyn Store>)
-        });
-        let clients = clients.collect::<lockkeeper::Result<Vec<_>>>()?;
+        let both = self.0.iter().map(|server| faulty(server, TTL));
+        let (clients, links): (Vec<_>, Vec<_>) =
+            both.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let lock = Redlock::new(&clients, "name")?;
         Ok(Process {
             links,

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::{Client, LeaseState, LossReason, Mutex};
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::{Status, lock};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site as _;
 
-use crate::support::counter;
+use crate::support::{counter, faulty};
 
 const TTL: Duration = Duration::from_secs(6);
 
@@ -114,11 +113,7 @@ async fn garbage_in_a_fence_stops_no_lock_and_spreads_to_no_other() {
 #[tokio::test(start_paused = true)]
 async fn an_acquire_in_doubt_does_not_bring_a_lost_lease_back() {
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
-    let held_by = Client::builder()
-        .ttl(TTL)
-        .build(Arc::clone(&store) as Arc<dyn Store>)
-        .unwrap();
+    let (held_by, store) = faulty(&server, TTL).unwrap();
     store.plan(&lock::ACQUIRE, Fate::Keep);
     let guard = Mutex::new(&held_by, "name").acquire().await.unwrap();
     server.command(&["DEL", "lockkeeper:name"]).await.unwrap();
@@ -146,11 +141,7 @@ async fn an_acquire_in_doubt_does_not_bring_a_lost_lease_back() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_with_an_acquire_in_doubt_is_renewed_for_as_long_as_its_token_is_the_one() {
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
-    let client = Client::builder()
-        .ttl(TTL)
-        .build(Arc::clone(&store) as Arc<dyn Store>)
-        .unwrap();
+    let (client, store) = faulty(&server, TTL).unwrap();
     store.plan(&lock::ACQUIRE, Fate::LoseReply);
     store.plan(&lock::ACQUIRE, Fate::LoseReply);
     let guard = Mutex::new(&client, "name").acquire().await.unwrap();

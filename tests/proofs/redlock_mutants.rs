@@ -1,53 +1,32 @@
 //! Mistakes that others have made with this algorithm, repeated on purpose: each breaks a rule that holds without it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use lockkeeper::{Client, Redlock};
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::{lock, redlock};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
-const TTL: Duration = Duration::from_secs(10);
-const MAIN: &str = "lockkeeper:name";
+use crate::kinds::redlock::{MAIN, Process, Servers, TTL};
 
 /// Five servers, and two processes with their own networks.
 struct World {
-    servers: Vec<MemoryStore>,
-    links: [Vec<Arc<FaultyStore>>; 2],
-    locks: [Redlock; 2],
+    servers: Servers,
+    processes: [Process; 2],
 }
 
 impl World {
     fn new() -> Result<Self> {
-        let servers: Vec<_> = (0..5).map(|_| MemoryStore::new()).collect();
-        for (place, server) in servers.iter().enumerate() {
+        let servers = Servers::new();
+        for (place, server) in servers.0.iter().enumerate() {
             // So far apart that no two servers draw the same token, nor follow a proposal.
             server.step_clock(i64::try_from(place)? * 2000);
         }
-        let links = [0, 1].map(|_| {
-            let link = |server: &MemoryStore| FaultyStore::new(Arc::new(server.sibling()));
-            servers.iter().map(link).collect::<Vec<_>>()
-        });
-        let lock = |links: &[Arc<FaultyStore>]| -> Result<Redlock> {
-            let client = |link: &Arc<FaultyStore>| {
-                let store = Arc::clone(link) as Arc<dyn Store>;
-                Client::builder().ttl(TTL).build(store)
-            };
-            let clients = links.iter().map(client);
-            let clients = clients.collect::<lockkeeper::Result<Vec<_>>>()?;
-            Ok(Redlock::new(&clients, "name")?)
-        };
-        Ok(Self {
-            locks: [lock(&links[0])?, lock(&links[1])?],
-            servers,
-            links,
-        })
+        let processes = [servers.process()?, servers.process()?];
+        Ok(Self { servers, processes })
     }
 }
 
@@ -55,10 +34,10 @@ impl World {
 async fn no_two_hold_when_the_network_is_divided() -> Result<()> {
     let world = World::new()?;
     for place in 0..5 {
-        world.links[usize::from(place < 3)][place].silence("");
+        world.processes[usize::from(place < 3)].links[place].silence("");
     }
-    let one = world.locks[0].try_acquire().await.ok().flatten();
-    let other = world.locks[1].try_acquire().await.ok().flatten();
+    let one = world.processes[0].lock.try_acquire().await.ok().flatten();
+    let other = world.processes[1].lock.try_acquire().await.ok().flatten();
     ensure!(one.is_none() || other.is_none(), "{one:?} and {other:?}");
     ensure!(one.is_some() || other.is_some(), "one half has three");
     Ok(())
@@ -68,19 +47,19 @@ async fn no_two_hold_when_the_network_is_divided() -> Result<()> {
 async fn no_two_hold_when_claims_vanish_before_the_write_back() -> Result<()> {
     let world = World::new()?;
     // With its first grant a client subscribes and then asks once more whether it holds; this client has done that.
-    world.locks[0].acquire().await?.release().await?;
+    world.processes[0].lock.acquire().await?.release().await?;
     // The clocks pass the token that was written back.
     sleep(TTL).await;
-    let slow = &world.links[0][4];
+    let slow = &world.processes[0].links[4];
     slow.slow_down(&redlock::ACQUIRE, Duration::from_millis(5));
     let before = slow.sent(&redlock::ACQUIRE);
-    let asking = tokio::spawn(world.locks[0].try_acquire().into_future());
+    let asking = tokio::spawn(world.processes[0].lock.try_acquire().into_future());
     slow.wait_sent(&redlock::ACQUIRE, before + 1).await;
-    for server in &world.servers[..3] {
+    for server in &world.servers.0[..3] {
         server.execute(&["DEL", MAIN])?;
     }
     let one = asking.await?.ok().flatten();
-    let other = world.locks[1].try_acquire().await?;
+    let other = world.processes[1].lock.try_acquire().await?;
     ensure!(
         one.is_none_or(|one| one.ensure_held().is_err()) || other.is_none(),
         "both hold"
@@ -91,11 +70,11 @@ async fn no_two_hold_when_claims_vanish_before_the_write_back() -> Result<()> {
 /// The next process cannot reach the server with the largest token.
 async fn tokens_increase_from_one_majority_to_the_next() -> Result<()> {
     let world = World::new()?;
-    let one = world.locks[0].acquire().await?;
+    let one = world.processes[0].lock.acquire().await?;
     let token = one.fencing_token();
     one.release().await?;
-    world.links[1][4].silence("");
-    let other = world.locks[1].acquire().await?;
+    world.processes[1].links[4].silence("");
+    let other = world.processes[1].lock.acquire().await?;
     ensure!(other.fencing_token() > token, "{other:?} after {token}");
     Ok(())
 }
@@ -103,15 +82,15 @@ async fn tokens_increase_from_one_majority_to_the_next() -> Result<()> {
 /// The releases of a failed round arrive after the next round was granted.
 async fn a_late_release_of_one_round_does_not_end_the_next() -> Result<()> {
     let world = World::new()?;
-    for link in &world.links[0][..3] {
+    for link in &world.processes[0].links[..3] {
         link.plan(&redlock::ACQUIRE, Fate::LoseReply);
         link.plan(&lock::RELEASE, Fate::Keep);
     }
-    let one = world.locks[0].acquire().await?;
-    for (link, server) in world.links[0].iter().zip(&world.servers) {
+    let one = world.processes[0].lock.acquire().await?;
+    for (link, server) in world.processes[0].links.iter().zip(&world.servers.0) {
         link.deliver(server).await;
     }
-    let other = world.locks[1].try_acquire().await?;
+    let other = world.processes[1].lock.try_acquire().await?;
     ensure!(one.ensure_held().is_err() || other.is_none(), "both hold");
     Ok(())
 }
@@ -119,12 +98,12 @@ async fn a_late_release_of_one_round_does_not_end_the_next() -> Result<()> {
 /// One server does not answer the release.
 async fn a_release_frees_every_server_that_answers() -> Result<()> {
     let world = World::new()?;
-    let guard = world.locks[0].acquire().await?;
-    world.links[0][0].plan(&lock::RELEASE_THIN, Fate::NotSent);
+    let guard = world.processes[0].lock.acquire().await?;
+    world.processes[0].links[0].plan(&lock::RELEASE_THIN, Fate::NotSent);
     let _ = guard.release().await;
     sleep(Duration::from_secs(1)).await;
     let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);
-    let held = world.servers.iter().filter(held).count();
+    let held = world.servers.0.iter().filter(held).count();
     ensure!(held == 0, "{held} servers are still held");
     Ok(())
 }

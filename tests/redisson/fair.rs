@@ -1,19 +1,17 @@
 //! The queue of an `RFairLock` on the server: exactly what Redisson writes, and what others can do to it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use lockkeeper::redisson::{RedissonFairGuard, RedissonFairLock, RedissonLock};
 use lockkeeper::{Client, Error, Lock as _, Mutex, Owner, Released};
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::{Status, redisson};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site;
 use tokio::task::JoinHandle;
 
-const TTL: Duration = Duration::from_secs(30);
+use crate::support::{TTL, client, faulty};
 
 /// How long a dead waiter is waited for, ms.
 const WAIT: u64 = 300_000;
@@ -27,10 +25,6 @@ const THREAD: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:45";
 
 const QUEUE: &str = "redisson_lock_queue:{order}";
 const TIMEOUTS: &str = "redisson_lock_timeout:{order}";
-
-async fn client(site: &MemoryStore) -> Result<Client> {
-    site.client(Client::builder().ttl(TTL).label("")).await
-}
 
 /// The owners that wait, in order.
 async fn queue(site: &MemoryStore) -> Result<Vec<String>> {
@@ -288,9 +282,7 @@ async fn whoever_stands_in_one_key_only_can_stand_in_both_again() -> Result<()> 
 #[tokio::test(start_paused = true)]
 async fn requests_whose_replies_are_lost_take_one_place_and_keep_it() -> Result<()> {
     let site = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    let faulty = Client::builder().ttl(TTL).label("").build(shared)?;
+    let (faulty, store) = faulty(&site)?;
     let other = client(&site).await?;
     held_by_java(&site).await?;
     // By its SHA-1, which the server does not know yet, and then by its text.
@@ -319,9 +311,7 @@ async fn requests_whose_replies_are_lost_take_one_place_and_keep_it() -> Result<
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_is_late_joins_no_queue() -> Result<()> {
     let site = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    let client = Client::builder().ttl(TTL).label("").build(shared)?;
+    let (client, store) = faulty(&site)?;
     let lock = RedissonFairLock::new(&client, "order");
     lock.acquire().await?.release().await?;
     held_by_java(&site).await?;

@@ -1,6 +1,5 @@
 //! What lies on the server: exactly what Redisson writes under its name, and what others can do to it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -10,17 +9,13 @@ use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Form, Store};
 use lockkeeper_lua::{Status, redisson};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site;
 
-const TTL: Duration = Duration::from_secs(30);
+use crate::support::{TTL, client, faulty};
 
 /// A holder that is none of ours: a thread of a client of Redisson.
 const THREAD: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:44";
-
-async fn client(site: &MemoryStore) -> Result<Client> {
-    site.client(Client::builder().ttl(TTL).label("")).await
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_one_field_with_its_count_and_nothing_else() -> Result<()> {
@@ -84,9 +79,7 @@ async fn strings_that_redisson_keeps_beside_its_locks_are_not_listed() -> Result
 #[tokio::test(start_paused = true)]
 async fn requests_whose_replies_are_lost_count_once() -> Result<()> {
     let site = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    let client = Client::builder().ttl(TTL).label("").build(shared)?;
+    let (client, store) = faulty(&site)?;
     let lock = RedissonLock::new(&client, "order");
     // By its SHA-1, which the server does not know yet, and then by its text.
     store.plan(&redisson::ACQUIRE, Fate::Pass);
@@ -109,9 +102,7 @@ async fn requests_whose_replies_are_lost_count_once() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_is_late_creates_nothing() -> Result<()> {
     let site = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    let client = Client::builder().ttl(TTL).label("").build(shared)?;
+    let (client, store) = faulty(&site)?;
     let lock = RedissonLock::new(&client, "order");
     lock.acquire().await?.release().await?;
     store.plan(&redisson::ACQUIRE, Fate::Keep);

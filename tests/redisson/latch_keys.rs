@@ -1,23 +1,18 @@
 //! What lies on the server of a latch that Java services count down and wait for too.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use lockkeeper::Error;
 use lockkeeper::redisson::RedissonCountDownLatch;
-use lockkeeper::{Client, Error};
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::redisson;
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site;
 
-const TTL: Duration = Duration::from_secs(30);
-const CHANNEL: &str = "redisson_countdownlatch__channel__{gate}";
+use crate::support::{TTL, client, faulty};
 
-async fn client(site: &MemoryStore) -> Result<Client> {
-    site.client(Client::builder().ttl(TTL).label("")).await
-}
+const CHANNEL: &str = "redisson_countdownlatch__channel__{gate}";
 
 #[tokio::test(start_paused = true)]
 async fn the_value_is_how_many_counts_are_missing_and_the_last_one_deletes_it() -> Result<()> {
@@ -103,9 +98,7 @@ async fn a_latch_that_java_deletes_opens() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_count_without_an_answer_is_reported_and_never_sent_again() -> Result<()> {
     let site = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    let client = Client::builder().ttl(TTL).label("").build(shared)?;
+    let (client, store) = faulty(&site)?;
     let gate = RedissonCountDownLatch::new(&client, "gate");
     gate.try_set_count(5).await?;
     // By its SHA-1, which the server does not know yet: it says that nothing was executed.

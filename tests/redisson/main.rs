@@ -22,3 +22,4 @@ mod rwlock_keys;
 mod rwlock_leases;
 mod rwlock_search;
 mod search;
+mod support;

@@ -1,31 +1,20 @@
 //! What lies on the server of semaphores that Java services hold too, and what is made of what they left there.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::redisson::{RedissonPermitExpirableSemaphore, RedissonSemaphore};
-use lockkeeper::{Client, Error, HolderState, Lock as _, LossReason, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper::{Error, HolderState, Lock as _, LossReason, Released};
 use lockkeeper_lua::{Status, redisson};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site;
 
-const TTL: Duration = Duration::from_secs(30);
+use crate::support::{TTL, client, faulty};
+
 const OURS: &str = "lockkeeper.redisson-permits:{calls}";
 const ENDS: &str = "lockkeeper.redisson-ends:{calls}";
 const TIMEOUT: &str = "{calls}:timeout";
-
-async fn client(site: &MemoryStore) -> Result<Client> {
-    site.client(Client::builder().ttl(TTL).label("")).await
-}
-
-/// A client that this store may trouble.
-fn troubled(store: &Arc<FaultyStore>) -> Result<Client> {
-    let shared = Arc::clone(store) as Arc<dyn Store>;
-    Ok(Client::builder().ttl(TTL).label("").build(shared)?)
-}
 
 async fn value(site: &MemoryStore) -> Result<String> {
     site.command(&["GET", "calls"]).await
@@ -115,8 +104,7 @@ async fn each_leased_permit_is_sixteen_bytes_with_its_end() -> Result<()> {
 async fn requests_whose_replies_are_lost_count_once() -> Result<()> {
     for leased in [false, true] {
         let site = MemoryStore::new();
-        let store = FaultyStore::new(Arc::new(site.sibling()));
-        let client = troubled(&store)?;
+        let (client, store) = faulty(&site)?;
         site.command(&["SET", "calls", "8"]).await?;
         // By its SHA-1, which the server does not know yet, and then by its text.
         store.plan(&redisson::PERMITS_ACQUIRE, Fate::Pass);
@@ -144,8 +132,8 @@ async fn requests_whose_replies_are_lost_count_once() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_is_late_takes_nothing() -> Result<()> {
     let site = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let calls = RedissonSemaphore::new(&troubled(&store)?, "calls");
+    let (client, store) = faulty(&site)?;
+    let calls = RedissonSemaphore::new(&client, "calls");
     site.command(&["SET", "calls", "8"]).await?;
     calls.acquire().await?.release().await?;
     store.plan(&redisson::PERMITS_ACQUIRE, Fate::Keep);
@@ -164,8 +152,7 @@ async fn an_acquire_that_is_late_takes_nothing() -> Result<()> {
 
 /// A client that acquires and dies.
 async fn dies_holding(site: &MemoryStore, leased: bool, permits: u32) -> Result<()> {
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let client = troubled(&store)?;
+    let (client, store) = faulty(site)?;
     if leased {
         let calls = RedissonPermitExpirableSemaphore::new(&client, "calls");
         let guard = calls.permits(permits).acquire().await?;

@@ -1,28 +1,20 @@
 //! Semaphores that Java services hold too, after a part of what belongs to a claim is lost on the server: evicted, deleted, or given back by Java.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use lockkeeper::redisson::{RedissonPermitExpirableSemaphore, RedissonSemaphore};
-use lockkeeper::{Client, Lock as _, LossReason, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper::{Lock as _, LossReason, Released};
 use lockkeeper_lua::redisson;
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site;
 
-const TTL: Duration = Duration::from_secs(30);
+use crate::support::{TTL, faulty};
+
 const CLAIMS: &str = "lockkeeper.redisson-permits:{calls}";
 const ENDS: &str = "lockkeeper.redisson-ends:{calls}";
 const TIMEOUT: &str = "{calls}:timeout";
-
-/// A client, and the store that may trouble it.
-fn client(site: &MemoryStore) -> Result<(Client, Arc<FaultyStore>)> {
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    Ok((Client::builder().ttl(TTL).label("").build(shared)?, store))
-}
 
 async fn available(site: &MemoryStore) -> Result<String> {
     site.command(&["GET", "calls"]).await
@@ -32,7 +24,7 @@ async fn available(site: &MemoryStore) -> Result<String> {
 async fn a_repeated_acquire_takes_nothing_more_although_its_claim_is_lost() -> Result<()> {
     for leased in [false, true] {
         let site = MemoryStore::new();
-        let (client, store) = client(&site)?;
+        let (client, store) = faulty(&site)?;
         site.command(&["SET", "calls", "8"]).await?;
         // By its SHA-1, which the server does not know yet, and then by its text.
         store.plan(&redisson::PERMITS_ACQUIRE, Fate::Pass);
@@ -64,7 +56,7 @@ async fn a_repeated_acquire_takes_nothing_more_although_its_claim_is_lost() -> R
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_end_is_lost_holds_and_gets_one_by_its_renewal() -> Result<()> {
     let site = MemoryStore::new();
-    let (client, _) = client(&site)?;
+    let (client, _) = faulty(&site)?;
     let calls = RedissonSemaphore::new(&client, "calls");
     calls.try_set_permits(8).await?;
     let guard = calls.permits(3).acquire().await?;
@@ -87,7 +79,7 @@ async fn a_claim_whose_end_is_lost_holds_and_gets_one_by_its_renewal() -> Result
 async fn a_holder_that_lost_one_permit_is_told_and_the_others_are_shown_and_come_back() -> Result<()>
 {
     let site = MemoryStore::new();
-    let (client, _) = client(&site)?;
+    let (client, _) = faulty(&site)?;
     let calls = RedissonPermitExpirableSemaphore::new(&client, "calls");
     calls.try_set_permits(8).await?;
     let guard = calls.permits(3).acquire().await?;

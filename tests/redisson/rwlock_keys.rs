@@ -1,33 +1,20 @@
 //! What lies on the server of an `RReadWriteLock`: exactly what Redisson writes under its name, and what others can do to it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::redisson::{RedissonLock, RedissonReadWriteLock};
-use lockkeeper::{Client, Error, HolderState, LossReason, Owner, Released};
-use lockkeeper_core::store::Store;
+use lockkeeper::{Error, HolderState, LossReason, Owner, Released};
 use lockkeeper_lua::{Status, redisson};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site;
 
-pub(crate) const TTL: Duration = Duration::from_secs(30);
+use crate::support::{TTL, client, faulty};
 
 /// Holders that are none of ours: threads of a client of Redisson.
 pub(crate) const THREAD: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:44";
 pub(crate) const OTHER: &str = "7f2c1c9e-08a4-4c35-9d3e-5b1f1a2b3c4d:45";
-
-pub(crate) async fn client(site: &MemoryStore) -> Result<Client> {
-    site.client(Client::builder().ttl(TTL).label("")).await
-}
-
-/// A client whose requests meet what is planned.
-pub(crate) fn faulty(site: &MemoryStore) -> Result<(Arc<FaultyStore>, Client)> {
-    let store = FaultyStore::new(Arc::new(site.sibling()));
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    Ok((store, Client::builder().ttl(TTL).label("").build(shared)?))
-}
 
 pub(crate) fn timeout_of(owner: &str) -> String {
     format!("{{prices}}:{owner}:rwlock_timeout:1")
@@ -196,7 +183,7 @@ async fn an_owner_that_reads_and_asks_to_write_is_told_so() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn requests_whose_replies_are_lost_count_once() -> Result<()> {
     let site = MemoryStore::new();
-    let (store, client) = faulty(&site)?;
+    let (client, store) = faulty(&site)?;
     let lock = RedissonReadWriteLock::new(&client, "prices");
     // By its SHA-1, which the server does not know yet, and then by its text.
     store.plan(&redisson::RWLOCK_ACQUIRE, Fate::Pass);
@@ -219,7 +206,7 @@ async fn requests_whose_replies_are_lost_count_once() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_is_late_creates_nothing() -> Result<()> {
     let site = MemoryStore::new();
-    let (store, client) = faulty(&site)?;
+    let (client, store) = faulty(&site)?;
     let lock = RedissonReadWriteLock::new(&client, "prices");
     lock.read().await?.release().await?;
     store.plan(&redisson::RWLOCK_ACQUIRE, Fate::Keep);

@@ -8,7 +8,8 @@ use lockkeeper::{Owner, Released};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site;
 
-use crate::rwlock_keys::{OTHER, THREAD, TTL, client, faulty, java_reads, timeout_of};
+use crate::rwlock_keys::{OTHER, THREAD, java_reads, timeout_of};
+use crate::support::{TTL, client, faulty};
 
 /// A reader that comes and goes, again and again with a pause in between, for three times as long as a lease.
 async fn another_reads(site: &MemoryStore, lock: &RedissonReadWriteLock) -> Result<()> {
@@ -31,7 +32,7 @@ async fn a_dead_reader_of_either_side_goes_with_the_last_one_that_lives() -> Res
     java_reads(&site, &[(THREAD, 30_000)]).await?;
     another_reads(&site, &lock).await?;
 
-    let (store, dies) = faulty(&site)?;
+    let (dies, store) = faulty(&site)?;
     let guard = RedissonReadWriteLock::new(&dies, "prices").read().await?;
     store.silence("prices");
     drop(guard);

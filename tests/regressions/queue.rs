@@ -38,8 +38,7 @@ async fn queued_for(lock: &RwLock, number: u64) -> Result<()> {
 async fn of_two_waiter_ttls(server: &MemoryStore) -> Result<(Client, Client, Arc<FaultyStore>)> {
     let settings = |waiter_ttl| Client::builder().ttl(TTL).waiter_ttl(waiter_ttl);
     let short = server.client(settings(secs(1))).await?;
-    let store = FaultyStore::new(Arc::new(server.sibling()));
-    let long = settings(secs(60)).build(Arc::clone(&store) as Arc<_>)?;
+    let (long, store) = FaultyStore::client(server, settings(secs(60)))?;
     Ok((short, long, store))
 }
 

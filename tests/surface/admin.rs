@@ -1,11 +1,9 @@
 //! Administration of a lock: inspecting it, taking it by force, and the requests or replies that may get lost.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, Error, Mutex};
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::name;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
@@ -263,10 +261,8 @@ async fn a_forced_release_whose_answer_was_lost_is_not_reported_as_none() -> Res
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_no_inspection_and_counts_none() -> Result<()> {
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
-    let client = Client::builder()
-        .request_timeout(Duration::from_secs(60))
-        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let settings = Client::builder().request_timeout(Duration::from_secs(60));
+    let (client, store) = FaultyStore::client(&server, settings)?;
     store.silence("lockkeeper:name");
     let looking = tokio::spawn({
         let client = client.clone();

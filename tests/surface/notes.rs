@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, Error, FairLock, Mutex};
-use lockkeeper_core::store::{Store, Value};
+use lockkeeper_core::store::Value;
 use lockkeeper_lua::{client, name};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::FaultyStore;
@@ -61,10 +61,7 @@ async fn a_client_that_waits_is_known_by_its_label_and_its_note() -> Result<()> 
 #[tokio::test(start_paused = true)]
 async fn what_is_over_at_once_writes_no_note_and_no_end_leaves_one() -> Result<()> {
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
-    let client = Client::builder()
-        .label("")
-        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = FaultyStore::client(&server, Client::builder().label(""))?;
     let lock = FairLock::new(&client, "name");
     lock.acquire().note("short").await?.release().await?;
     sleep(SECOND).await;
@@ -148,8 +145,7 @@ async fn a_wait_in_vain_says_who_held_for_what_and_the_place_in_the_queue() -> R
 async fn looking_who_held_bounds_itself_and_delays_nobody_by_more_than_a_tenth_of_a_second()
 -> Result<()> {
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
-    let client = Client::builder().build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = FaultyStore::client(&server, Client::builder())?;
     let lock = Mutex::new(&client, "name");
     let guard = lock.acquire().await?;
     // Loads the script on the server.

@@ -8,7 +8,6 @@ use lockkeeper::{
     AcquisitionEvent, AcquisitionOutcome, Client, ClientEvent, FairLock, LeaseEvent, LossReason,
     MultiLock, Mutex, Observed, Observer, Once, Redlock, RwLock,
 };
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
@@ -55,14 +54,11 @@ impl Diary {
 
 #[tokio::test(start_paused = true)]
 async fn every_turn_of_a_lease_is_told_with_its_figures() -> Result<()> {
-    let (diary, store) = (
-        Arc::new(Diary::default()),
-        FaultyStore::new(Arc::new(MemoryStore::new())),
-    );
+    let diary = Arc::new(Diary::default());
     let settings = Client::builder()
         .ttl(TTL)
         .observer(Arc::clone(&diary) as Arc<dyn Observer>);
-    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = FaultyStore::client(&MemoryStore::new(), settings)?;
     let lock = Mutex::new(&client, "name");
 
     let guard = lock.acquire().await?;
@@ -296,11 +292,10 @@ async fn every_acquisition_that_begins_is_told_to_end_in_one_way() -> Result<()>
 async fn every_lease_that_is_granted_is_told_to_end_in_one_way() -> Result<()> {
     let diary = Arc::new(Diary::default());
     let server = MemoryStore::new();
-    let store = FaultyStore::new(Arc::new(server.sibling()));
     let settings = Client::builder()
         .ttl(TTL)
         .observer(Arc::clone(&diary) as Arc<dyn Observer>);
-    let client = settings.build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = FaultyStore::client(&server, settings)?;
     let other = Client::builder().build(Arc::new(server.sibling()))?;
     let lock = Mutex::new(&client, "name");
     // The end of the one hold since the last call, as it is reported after a while, and how long it was held.

@@ -7,10 +7,9 @@ use anyhow::{Result, ensure};
 use lockkeeper::{
     Client, End, Error, LeaseEvent, LossReason, Mutex, Observed, Observer, ReentrantLock, Released,
 };
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use parking_lot::Mutex as Cell;
@@ -233,10 +232,7 @@ async fn a_holder_for_another_clients_owner_is_told_too_and_listens_no_longer_th
 async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> {
     for reenters in [false, true] {
         let server = MemoryStore::new();
-        let faulty = FaultyStore::new(Arc::new(server.sibling()));
-        let holder = Client::builder()
-            .ttl(TTL)
-            .build(Arc::clone(&faulty) as Arc<dyn Store>)?;
+        let (holder, store) = faulty(&server, TTL)?;
         let other = client(&server, TTL).await?;
         // The server must know the script, or the lost reply would be its NOSCRIPT.
         if reenters {
@@ -253,7 +249,7 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
                 .release()
                 .await?;
         }
-        faulty.plan(&lock::ACQUIRE, Fate::LoseReply);
+        store.plan(&lock::ACQUIRE, Fate::LoseReply);
         let acquiring = tokio::spawn({
             let holder = holder.clone();
             async move {
@@ -269,7 +265,7 @@ async fn a_claim_revoked_before_its_grant_was_known_is_given_up() -> Result<()> 
                 }
             }
         });
-        faulty.wait_sent(&lock::ACQUIRE, 1).await;
+        store.wait_sent(&lock::ACQUIRE, 1).await;
         let revoked = other.inspect("name").await?.holders[0].claim.clone();
         ensure!(other.revoke("name").await? == 1);
         timeout(SOON, acquiring).await???;

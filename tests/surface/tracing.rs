@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use lockkeeper::{Client, Mutex};
-use lockkeeper_core::store::Store;
 use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use parking_lot::Mutex as Cell;
 use tracing::Instrument as _;
@@ -17,6 +16,8 @@ use tracing::field::Field;
 use tracing::span::{Id, Record};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+use crate::support::faulty;
 
 /// Records everything that is logged while this is the thread's default subscriber.
 #[derive(Clone, Default)]
@@ -68,10 +69,7 @@ impl<'a> MakeWriter<'a> for Log {
 async fn every_turn_of_a_lease_is_logged_with_its_name() -> Result<()> {
     let log = Log::default();
     let _collecting = log.collect();
-    let store = FaultyStore::new(Arc::new(MemoryStore::new()));
-    let client = Client::builder()
-        .ttl(Duration::from_secs(6))
-        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = faulty(&MemoryStore::new(), Duration::from_secs(6))?;
     let lock = Mutex::new(&client, "invoice:42");
 
     let owner = client.new_owner();
@@ -175,10 +173,7 @@ async fn a_silent_server_is_one_line_for_each_interval_however_many_leases_there
 {
     const LEASES: usize = 2_000;
     let log = Log::default();
-    let store = FaultyStore::new(Arc::new(MemoryStore::new()));
-    let client = Client::builder()
-        .ttl(Duration::from_secs(30))
-        .build(Arc::clone(&store) as Arc<dyn Store>)?;
+    let (client, store) = faulty(&MemoryStore::new(), Duration::from_secs(30))?;
     let mut guards = Vec::new();
     for number in 0..LEASES {
         let lock = Mutex::new(&client, &format!("invoice{number}"));

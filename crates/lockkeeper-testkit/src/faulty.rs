@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::clock::Clock;
 use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError};
 use lockkeeper_lua::Script;
+use lockkeeper_memory::MemoryStore;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 
@@ -70,6 +72,20 @@ impl FaultyStore {
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         let clock = inner.clock();
         Self::by_clock(inner, clock)
+    }
+
+    /// A client with these settings, and the store on which a test plans faults for its requests to `server`.
+    ///
+    /// # Errors
+    ///
+    /// If the settings are inconsistent.
+    pub fn client(
+        server: &MemoryStore,
+        settings: ClientBuilder,
+    ) -> lockkeeper::Result<(Client, Arc<Self>)> {
+        let store = Self::new(Arc::new(server.sibling()));
+        let shared = Arc::clone(&store) as Arc<dyn Store>;
+        Ok((settings.build(shared)?, store))
     }
 
     /// Wraps a store, with this clock for its clients.
