@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use lockkeeper::{Client, ClientBuilder};
 use lockkeeper_core::Name;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_testkit::site::Site;
-use tokio::time::{sleep, timeout};
+use lockkeeper_testkit::until::{self, PATIENCE};
 
 /// Connects a client with leases of `ttl`.
 pub(crate) async fn client(site: &impl Site, ttl: Duration) -> Result<Client> {
@@ -36,14 +36,8 @@ pub(crate) fn faulty_polling(
 
 /// Waits until the condition holds, for a minute at most.
 pub(crate) async fn until(condition: impl AsyncFn() -> Result<bool>) -> Result<()> {
-    let comes_true = async {
-        while !condition().await? {
-            sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
-    };
-    let waited = timeout(Duration::from_secs(60), comes_true).await;
-    waited.context("a condition that never comes true")?
+    let look = async || Ok((condition().await?, ""));
+    until::until("a condition comes true", PATIENCE, look).await
 }
 
 /// The key of the counter from which a name in the default namespace draws its tokens.

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, RwLock};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::recorded::{
     Job, Process, Records, SOON, duration, nothing_is_held, nothing_remains, serve, settings, work,
 };
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::until::until;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -164,17 +165,11 @@ async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
         anyhow::Ok(channels)
     };
     for pattern in ["lockkeeper.wake:*", "lockkeeper.grant:*"] {
-        let begun = Instant::now();
-        loop {
+        until("no subscription", SOON, async || {
             let left = channels(pattern).await?;
-            if left.is_empty() {
-                break;
-            }
-            if begun.elapsed() > SOON {
-                bail!("still subscribed to {left:?}");
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
+            Ok((left.is_empty(), left.join(" ")))
+        })
+        .await?;
     }
     let of_clients = channels("*").await?;
     ensure!(
@@ -185,12 +180,11 @@ async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
         let report = client.close().await;
         ensure!(report.expiring == 0, "{report:?}");
     }
-    let begun = Instant::now();
-    while !channels("*").await?.is_empty() {
-        ensure!(begun.elapsed() < SOON, "a closed client listens");
-        sleep(Duration::from_millis(10)).await;
-    }
-    Ok(())
+    until("no closed client listens", SOON, async || {
+        let left = channels("*").await?;
+        Ok((left.is_empty(), left.join(" ")))
+    })
+    .await
 }
 
 /// A lease is renewed with the main key and the holders, which exist. A fair lock's next claim is granted from the queue and

@@ -13,12 +13,10 @@ use tokio::time::sleep;
 
 use crate::pool::Shared;
 use crate::server::{Reply, Server};
+use crate::until::{PATIENCE, until};
 
 /// The number of slots in every cluster.
 pub const SLOTS: u16 = 16_384;
-
-/// A cluster agrees within some seconds; the rest is for a machine that is busy with a build.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a node may name another one as the owner of a slot after that one has died.
 const LEARNING: Duration = Duration::from_secs(5);
@@ -268,9 +266,8 @@ impl Cluster {
     /// If that does not happen within a minute.
     pub async fn healed(&self) -> Result<()> {
         let servers = self.answering().count();
-        self.agreed(async |witness| {
+        self.agreed(async |witness, nodes| {
             let info = witness.command(&["CLUSTER", "INFO"]).await?.into_text()?;
-            let nodes = witness.command(&["CLUSTER", "NODES"]).await?.into_text()?;
             let well = |line: &&str| !["fail", "fail?", "handshake"].iter().any(|it| is(line, it));
             let replication = witness
                 .command(&["INFO", "replication"])
@@ -386,8 +383,7 @@ impl Cluster {
             self.nodes[0].command(&meet).await?;
         }
         let all = self.nodes.len();
-        self.agreed(async |witness| {
-            let nodes = witness.command(&["CLUSTER", "NODES"]).await?.into_text()?;
+        self.agreed(async |_, nodes| {
             let known = nodes.lines().filter(|line| !line.contains("handshake"));
             Ok(known.count() == all)
         })
@@ -396,8 +392,7 @@ impl Cluster {
             let primary = &self.ids[number % primaries];
             node.command(&["CLUSTER", "REPLICATE", primary]).await?;
         }
-        self.agreed(async |witness| {
-            let nodes = witness.command(&["CLUSTER", "NODES"]).await?.into_text()?;
+        self.agreed(async |_, nodes| {
             let replicas = nodes.lines().filter(|line| line.contains("slave"));
             Ok(replicas.count() == all - primaries)
         })
@@ -405,17 +400,14 @@ impl Cluster {
         self.healed().await
     }
 
-    /// Waits until `yes` holds for every running node.
-    async fn agreed(&self, yes: impl AsyncFn(&Server) -> Result<bool>) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits until `yes` holds for every running node and the nodes that it sees.
+    async fn agreed(&self, yes: impl AsyncFn(&Server, &str) -> Result<bool>) -> Result<()> {
         for node in self.answering() {
-            while !yes(node).await? {
-                if Instant::now() > deadline {
-                    let nodes = node.command(&["CLUSTER", "NODES"]).await?.into_text()?;
-                    bail!("the nodes do not agree, one of them says:\n{nodes}");
-                }
-                sleep(Duration::from_millis(20)).await;
-            }
+            until("the nodes agree", PATIENCE, async || {
+                let nodes = node.command(&["CLUSTER", "NODES"]).await?.into_text()?;
+                Ok((yes(node, &nodes).await?, nodes))
+            })
+            .await?;
         }
         Ok(())
     }

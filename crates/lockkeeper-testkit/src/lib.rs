@@ -16,6 +16,7 @@
 //! | [`mutants`] | deliberate mistakes, each of which the tests must catch |
 //! | [`simulation`] | the real engine over a simulated network, reproducible from a seed |
 //! | [`faulty`] | a store that loses and delays requests on demand |
+//! | [`mod@until`] | waiting for something that nothing reports |
 
 pub mod cluster;
 pub mod faulty;
@@ -31,6 +32,7 @@ pub mod sentinel;
 pub mod server;
 pub mod simulation;
 pub mod site;
+pub mod until;
 
 pub use lockkeeper_conformance::{
     common_contract, contract, everything, gated, history, store, store_contract, subject,

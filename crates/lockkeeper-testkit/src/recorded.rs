@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper::{Client, ClientBuilder};
@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::history::{Excuses, History, ValidSpan, now};
 use crate::site::Site;
+use crate::until::until;
 use strict::{Strict, Tokens};
 pub use work::{Job, Pace, Several, Single, serve, turn, work};
 
@@ -276,18 +277,17 @@ impl fmt::Display for Records {
 ///
 /// If one is still held after the leases of all processes that may have died have ended.
 pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>) -> Result<()> {
-    let begun = Instant::now();
-    for name in names {
-        loop {
+    let names: Vec<&str> = names.collect();
+    until("nobody holds", SOON, async || {
+        for name in &names {
             let seen = client.inspect(name).await?;
-            if seen.holders.is_empty() && seen.kind.is_none() {
-                break;
+            if !seen.holders.is_empty() || seen.kind.is_some() {
+                return Ok((false, format!("{seen:?}")));
             }
-            ensure!(begun.elapsed() < SOON, "{seen:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    }
-    Ok(())
+        Ok((true, String::new()))
+    })
+    .await
 }
 
 /// Waits until no keys remain but the last tokens and the labels of clients, all of which expire.
@@ -296,8 +296,7 @@ pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>)
 ///
 /// If another key, or one without expiry, remains after tombstones and leases have ended.
 pub async fn nothing_remains(site: &dyn Site) -> Result<()> {
-    let begun = Instant::now();
-    loop {
+    until("nothing remains", SOON, async || {
         let mut others = Vec::new();
         for key in site.keys().await? {
             let lives: i64 = site.command(&["PTTL", &key]).await?.parse()?;
@@ -308,12 +307,9 @@ pub async fn nothing_remains(site: &dyn Site) -> Result<()> {
                 others.push(key);
             }
         }
-        if others.is_empty() {
-            return Ok(());
-        }
-        ensure!(begun.elapsed() < SOON, "left: {others:?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        Ok((others.is_empty(), others.join(" ")))
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! A primary with a replica and the sentinels that watch them, for one test.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
-use tokio::time::sleep;
 
 use crate::pool::Shared;
 use crate::server::Server;
+use crate::until::{PATIENCE, until};
 
 /// The sentinels' name for the primary.
 pub const SERVICE: &str = "locks";
@@ -17,9 +15,6 @@ const SUSPICIOUS: &str = "1000";
 
 /// The same at any other time, so that a busy machine does not cause a failover.
 const TRUSTING: &str = "60000";
-
-/// A failover takes seconds; the rest is for a machine that is busy with a build.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One primary, one replica, three sentinels.
 #[derive(Debug)]
@@ -236,17 +231,20 @@ impl Watched {
     /// If the sentinel refuses. This retries for a minute while a failover is in progress or the sentinel has not heard from
     /// the replica.
     pub async fn switch(&self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         let words = ["SENTINEL", "FAILOVER", SERVICE];
-        while let Err(error) = self.sentinels[0].command(&words).await {
+        until("a failover", PATIENCE, async || {
+            let Err(error) = self.sentinels[0].command(&words).await else {
+                return Ok((true, String::new()));
+            };
             let text = format!("{error:#}");
             let not_yet = text.contains("NOGOODSLAVE") || text.contains("INPROG");
-            if !not_yet || Instant::now() > deadline {
-                return Err(error);
+            if not_yet {
+                Ok((false, text))
+            } else {
+                Err(error)
             }
-            sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
+        })
+        .await
     }
 
     /// Waits until every sentinel considers `server` the primary. Sentinels no longer replace it on their own afterwards.
@@ -255,14 +253,14 @@ impl Watched {
     ///
     /// If that does not happen within a minute.
     pub async fn switched_to(&self, server: usize) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         let port = self.servers[server].port().to_string();
         for sentinel in &self.sentinels {
             let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
-            while sentinel.command(&words).await?.into_texts()?.get(1) != Some(&port) {
-                ensure!(Instant::now() < deadline, "no failover");
-                sleep(Duration::from_millis(20)).await;
-            }
+            until("a failover", PATIENCE, async || {
+                let address = sentinel.command(&words).await?.into_texts()?;
+                Ok((address.get(1) == Some(&port), address.join(":")))
+            })
+            .await?;
         }
         self.take_for_dead_after(TRUSTING).await
     }
@@ -273,34 +271,26 @@ impl Watched {
     ///
     /// If that does not happen within a minute.
     pub async fn healed(&self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         self.agreed().await?;
-        loop {
+        until("a replica follows", PATIENCE, async || {
             let primary = &self.servers[self.primary().await?];
             let info = primary.command(&["INFO", "replication"]).await?;
             let info = info.into_text()?;
-            if info.contains("role:master") && info.contains("state=online") {
-                return Ok(());
-            }
-            ensure!(Instant::now() < deadline, "no replica follows:\n{info}");
-            sleep(Duration::from_millis(20)).await;
-        }
+            let follows = info.contains("role:master") && info.contains("state=online");
+            Ok((follows, info))
+        })
+        .await
     }
 
     /// Waits until every sentinel knows the other sentinels and the replica.
     async fn agreed(&self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         for sentinel in &self.sentinels {
-            loop {
+            until("the sentinels find one another", PATIENCE, async || {
                 let info = sentinel.command(&["INFO", "sentinel"]).await?.into_text()?;
-                if info.contains("status=ok") && info.contains("slaves=1,sentinels=3") {
-                    break;
-                }
-                if Instant::now() > deadline {
-                    bail!("the sentinels do not find one another:\n{info}");
-                }
-                sleep(Duration::from_millis(50)).await;
-            }
+                let found = info.contains("status=ok") && info.contains("slaves=1,sentinels=3");
+                Ok((found, info))
+            })
+            .await?;
         }
         Ok(())
     }

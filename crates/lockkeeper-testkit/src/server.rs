@@ -22,6 +22,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use crate::until::until;
 pub use command::Reply;
 use port::Port;
 use process::Process;
@@ -117,15 +118,12 @@ impl Server {
             .start()
             .await?;
         let online = format!("port={},state=online", replica.port());
-        let deadline = Instant::now() + START_TIMEOUT;
-        loop {
+        until("a replica", START_TIMEOUT, async || {
             let info = self.command(&["INFO", "replication"]).await?.into_text()?;
-            if info.contains(&online) {
-                return Ok(replica);
-            }
-            ensure!(Instant::now() < deadline, "no replica:\n{info}");
-            sleep(Duration::from_millis(10)).await;
-        }
+            Ok((info.contains(&online), info))
+        })
+        .await?;
+        Ok(replica)
     }
 
     /// The port on 127.0.0.1; [`restart`](Self::restart) keeps it.

@@ -67,7 +67,7 @@ impl Cluster {
     /// If that does not happen within a minute.
     pub async fn failed_over(&self, node: usize) -> Result<()> {
         let old = &self.ids[node];
-        self.agreed(async |witness| {
+        self.agreed(async |witness, _| {
             let ranges = ranges(witness).await?;
             Ok(ranges.iter().all(|(_, _, id)| id != old))
         })

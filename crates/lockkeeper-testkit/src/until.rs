@@ -1,0 +1,34 @@
+//! Waiting for something that nothing reports.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tokio::time::{Instant, sleep};
+
+/// Servers agree within some seconds; the rest is for a machine that is busy with a build.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Short enough for paused time, and so long that looking costs a server little.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Waits until `look` returns `true`; beside that it returns what it saw.
+///
+/// # Errors
+///
+/// If looking fails, or if `what` has not happened within `patience`.
+pub async fn until<S: Display>(
+    what: &str,
+    patience: Duration,
+    look: impl AsyncFn() -> Result<(bool, S)>,
+) -> Result<()> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let (happened, seen) = look().await?;
+        if happened {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "not in time: {what}\n{seen}");
+        sleep(PAUSE).await;
+    }
+}
