@@ -87,19 +87,18 @@ impl Crown {
         let (claim, term) = (who.text()?, term.to_string());
         let (number, channel) = (number.to_string(), name_of("name")?.grants());
         let args = [&*claim, &term, &number, "label", value, &channel];
-        self.run(&election::PROCLAIM, keys.into(), &args).await
+        self.run(&election::PROCLAIM, keys, &args).await
     }
 
     async fn leader(&self) -> Result<String> {
         let keys = [MAIN, HOLDERS, STATE].map(str::to_owned);
-        self.run(&election::LEADER, keys.into(), &["election"])
-            .await
+        self.run(&election::LEADER, keys, &["election"]).await
     }
 
     async fn prefer(&self, who: Who, next: Who) -> Result<String> {
         let keys = [MAIN, HOLDERS, QUEUE, STATE].map(str::to_owned);
         let args = [&*who.text()?, "10000", &next.text()?];
-        self.run(&election::PREFER, keys.into(), &args).await
+        self.run(&election::PREFER, keys, &args).await
     }
 
     /// The remaining keys of the name.

@@ -19,11 +19,11 @@ mod silence;
 mod turns;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper_core::store::Value;
 use lockkeeper_lua::name;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 
+use super::connection::{Connection, number};
 use scripts::Lock;
 
 /// Defines a test for every vector: for each of these kinds, from each of these states of the name, on each site.
@@ -159,22 +159,6 @@ fn crowd(number: usize) -> Vec<String> {
     claims
         .map(|n| format!("{CLIENT}:{}/{n:016x}", n + 100))
         .collect()
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::Integer(number) => number.to_string(),
-        Value::List(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
-        value => value.as_str().unwrap_or("(nil)").to_owned(),
-    }
-}
-
-/// The number at this index of a reply with this status.
-fn number(reply: &str, status: &str, index: usize) -> Result<i64> {
-    let words: Vec<&str> = reply.split(' ').collect();
-    ensure!(words[0] == status, "{reply}");
-    let word = words.get(index).with_context(|| reply.to_owned())?;
-    word.parse().with_context(|| reply.to_owned())
 }
 
 fn token(reply: &str) -> Result<i64> {

@@ -1,6 +1,7 @@
 //! The effect of scripts on keys, their replies, and their cost.
 
 mod commands;
+mod connection;
 mod election;
 mod latch;
 mod lock;

@@ -7,26 +7,24 @@ mod foreign;
 mod held;
 mod keys;
 mod left;
-mod listener;
 mod polls;
 mod reentry;
 mod refusals;
 mod states;
 
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper_core::protocol::{
-    LockProtocol, Protocol as _, Queue as _, RequestContext, ScriptCall, Share,
-};
-use lockkeeper_core::store::{Call, Event, Form, Store, Value};
+use lockkeeper_core::protocol::{LockProtocol, Protocol as _, Queue as _, RequestContext, Share};
 use lockkeeper_core::{ClaimId, FencingToken, Kind, Name};
 use lockkeeper_lua::{Script, name as by_name};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
-use tokio::sync::mpsc;
+
+pub(super) use super::connection::number;
+use super::connection::{Connection, Listener};
 
 /// Defines a test on each site for every vector, which takes the scripts on that site, or one for each of these states.
 macro_rules! vectors {
@@ -135,44 +133,32 @@ fn usual(claim: &ClaimId) -> RequestContext<'_> {
     RequestContext::new(claim, TTL, 0, None).queueing(Duration::from_secs(10), None)
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::Integer(number) => number.to_string(),
-        Value::List(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
-        value => value.as_str().unwrap_or("(nil)").to_owned(),
-    }
-}
-
-/// The number at this index of a reply with this status.
-pub(super) fn number(reply: &str, status: &str, index: usize) -> Result<i64> {
-    let words: Vec<&str> = reply.split(' ').collect();
-    ensure!(words[0] == status, "{reply} instead of {status}");
-    let word = words.get(index).with_context(|| reply.to_owned())?;
-    word.parse().with_context(|| reply.to_owned())
-}
-
 /// The token of a grant.
 pub(super) fn token(reply: &str) -> Result<i64> {
     ensure!(reply.split(' ').count() == 2, "{reply}");
     number(reply, "GRANTED", 1)
 }
 
-/// A connection to a site, and the scripts of one name of one kind.
+/// The scripts of one name of one kind on a connection.
 pub(super) struct Scripts {
-    pub(super) site: Box<dyn Site>,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) connection: Connection,
     pub(super) kind: &'static str,
     pub(super) inflates: bool,
+}
+
+impl Deref for Scripts {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
 }
 
 impl Scripts {
     /// The scripts of a mutex whose claims are thin.
     pub(super) async fn on(site: impl Site + 'static) -> Result<Self> {
-        let store = site.store().await?;
-        let site = Box::new(site);
         Ok(Self {
-            site,
-            store,
+            connection: Connection::to(site).await?,
             kind: "mutex",
             inflates: false,
         })
@@ -201,37 +187,6 @@ impl Scripts {
 
     fn lock(&self) -> Result<LockProtocol> {
         lock_on("name", self.kind)
-    }
-
-    /// The reply, as text.
-    pub(super) async fn call(&self, item: ScriptCall) -> Result<String> {
-        let call = Call::new(item, 7, Form::Source, Duration::from_secs(5));
-        let reply = self.store.call(call).await?;
-        let mut words = vec![reply.status().as_str().to_owned()];
-        words.extend(reply.fields().iter().map(text));
-        Ok(words.join(" "))
-    }
-
-    /// The outcome of each item of a batch, as text.
-    pub(super) async fn batch(
-        &self,
-        items: impl IntoIterator<Item = ScriptCall>,
-    ) -> Result<Vec<String>> {
-        let batch = ScriptCall::batch(items).context("no items")?;
-        let call = Call::new(batch, 7, Form::Source, Duration::from_secs(5));
-        let reply = self.store.call(call).await?;
-        ensure!(reply.status().as_str() == "DONE", "{reply:?}");
-        Ok(reply.fields().iter().map(text).collect())
-    }
-
-    pub(super) async fn run(
-        &self,
-        script: &'static Script,
-        keys: Vec<String>,
-        args: &[&str],
-    ) -> Result<String> {
-        let args = args.iter().map(|&arg| arg.to_owned());
-        self.call(ScriptCall::new(script, keys, args)).await
     }
 
     /// Acquires with a request changed like this; polls if it must.
@@ -359,10 +314,13 @@ impl Scripts {
     pub(super) async fn revoke_on(&self, name: &str) -> Result<String> {
         let name = name_of(name)?;
         let derived = ["holders", "queue", "state"].map(|part| name.part(part));
-        let keys = std::iter::once(name.main().to_owned())
-            .chain(derived)
-            .collect();
+        let keys = std::iter::once(name.main().to_owned()).chain(derived);
         self.run(&by_name::REVOKE, keys, &[]).await
+    }
+
+    /// A subscriber to the channel for pollers of the name.
+    pub(super) async fn poller(&self) -> Result<Listener> {
+        self.listen(name_of("name")?.wakes()).await
     }
 
     /// The length of the queue, and the claim's place in it.

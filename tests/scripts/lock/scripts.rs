@@ -1,14 +1,10 @@
 //! The scripts of one name as a client runs them, and direct access to the keys to move time on and to inspect them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::ops::Deref;
 
-use anyhow::bail;
 use lockkeeper_core::Name;
 use lockkeeper_core::protocol::ScriptCall;
-use lockkeeper_core::store::{Call, Event, Form, Reply, Store};
-use lockkeeper_lua::{Script, lock};
+use lockkeeper_lua::lock;
 use lockkeeper_testkit::site::Site;
 
 use super::*;
@@ -44,15 +40,21 @@ local left = redis.call('PTTL', KEYS[1])
 local found = redis.call('ZMSCORE', KEYS[2], ARGV[1])[1]
 return found or string.format('%.0f', math.floor(time[1] * 1000 + time[2] / 1000) + left)";
 
-/// A connection to a site, and the scripts of one name.
+/// The scripts of one name on a connection.
 #[derive(Clone)]
 pub(super) struct Lock {
-    pub(super) site: Arc<dyn Site>,
-    pub(super) store: Arc<dyn Store>,
-    pub(super) requests: Arc<AtomicU64>,
+    pub(super) connection: Connection,
     pub(super) name: Name,
     pub(super) kind: &'static str,
     pub(super) inflated: bool,
+}
+
+impl Deref for Lock {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
 }
 
 impl Lock {
@@ -62,9 +64,7 @@ impl Lock {
         state: &str,
     ) -> Result<Self> {
         Ok(Self {
-            store: site.store().await?,
-            site: Arc::new(site),
-            requests: Arc::default(),
+            connection: Connection::to(site).await?,
             name: Name::new("lockkeeper", "name")?,
             kind,
             inflated: state == "inflated",
@@ -133,41 +133,6 @@ impl Lock {
             "semaphore" => "0",
             _ => "1",
         }
-    }
-
-    pub(super) fn last_request(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    pub(super) async fn call(&self, item: ScriptCall) -> Result<Reply> {
-        let request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let call = Call::new(item, request, Form::Source, Duration::from_secs(5));
-        Ok(self.store.call(call).await?)
-    }
-
-    /// The reply, as text.
-    pub(super) async fn run(
-        &self,
-        script: &'static Script,
-        keys: impl IntoIterator<Item = String>,
-        args: &[&str],
-    ) -> Result<String> {
-        let args = args.iter().map(|&arg| arg.to_owned());
-        let reply = self.call(ScriptCall::new(script, keys, args)).await?;
-        let mut words = vec![reply.status().as_str().to_owned()];
-        words.extend((0..).map_while(|index| reply.field(index)).map(text));
-        Ok(words.join(" "))
-    }
-
-    /// The outcome of each item, as text.
-    pub(super) async fn batch(
-        &self,
-        items: impl IntoIterator<Item = ScriptCall>,
-    ) -> Result<Vec<String>> {
-        let batch = ScriptCall::batch(items).context("no items")?;
-        let reply = self.call(batch).await?;
-        let outcomes = (0..).map_while(|index| reply.field(index));
-        Ok(outcomes.map(text).collect())
     }
 
     pub(super) async fn ask<'a>(&self, claim: impl Into<Claim<'a>>, how: How) -> Result<String> {
@@ -390,10 +355,6 @@ impl Lock {
         self.run(&name::FREE, self.all(), &[claim, &channel]).await
     }
 
-    pub(super) async fn command(&self, words: &[&str]) -> Result<String> {
-        self.site.command(words).await
-    }
-
     /// The value of the main key.
     pub(super) async fn value(&self) -> Result<String> {
         self.command(&["GET", &self.main()]).await
@@ -419,10 +380,6 @@ impl Lock {
 
     pub(super) async fn cardinality(&self, key: &str) -> Result<usize> {
         Ok(self.command(&["ZCARD", key]).await?.parse()?)
-    }
-
-    pub(super) async fn pttl(&self, key: &str) -> Result<i64> {
-        Ok(self.command(&["PTTL", key]).await?.parse()?)
     }
 
     /// Every key of the name, except the counter of its slot.
@@ -490,22 +447,9 @@ impl Lock {
 
     /// The messages to the client during `work`.
     pub(super) async fn told(&self, work: impl Future<Output = Result<()>>) -> Result<Vec<String>> {
-        let listener = self.site.store().await?;
-        let mut events = listener.events().context("its events are taken")?;
         let channel = format!("{}:{CLIENT}", self.name.grants());
-        listener.subscribe(&channel).await?;
+        let mut listener = self.listen(channel).await?;
         work.await?;
-        // The arrival of our own last message shows that all earlier ones have arrived.
-        self.command(&["PUBLISH", &channel, "end"]).await?;
-        let mut heard = Vec::new();
-        loop {
-            let event = tokio::time::timeout(Duration::from_secs(5), events.recv()).await?;
-            match event {
-                Some(Event::Message { payload, .. }) if payload == b"end" => return Ok(heard),
-                Some(Event::Message { payload, .. }) => heard.push(String::from_utf8(payload)?),
-                Some(_) => {}
-                None => bail!("the events ended"),
-            }
-        }
+        listener.heard(self).await
     }
 }

@@ -13,10 +13,9 @@ async fn by_user(rules: &[&str]) -> Result<Lock> {
     let words: Vec<&str> = words.chain(rules.iter().copied()).collect();
     server.command(&words).await?;
     let url = format!("redis://app:password@127.0.0.1:{}", server.port());
-    Ok(Lock {
-        store: Arc::new(options().connect(&url).await?),
-        ..Lock::on(server, "fair", "thin").await?
-    })
+    let mut it = Lock::on(server, "fair", "thin").await?;
+    it.connection.store = Arc::new(options().connect(&url).await?);
+    Ok(it)
 }
 
 #[tokio::test]

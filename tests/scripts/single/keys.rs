@@ -3,14 +3,6 @@
 use super::*;
 
 impl Scripts {
-    pub(in crate::scripts) async fn command(&self, words: &[&str]) -> Result<String> {
-        self.site.command(words).await
-    }
-
-    pub(in crate::scripts) async fn pttl(&self, key: &str) -> Result<i64> {
-        Ok(self.command(&["PTTL", key]).await?.parse()?)
-    }
-
     pub(in crate::scripts) async fn keys(&self) -> Result<Vec<String>> {
         let mut keys = self.site.keys().await?;
         keys.sort();

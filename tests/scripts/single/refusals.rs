@@ -1,5 +1,7 @@
 //! A refusal of the server is returned as it is: "not allowed" must not look like "not held".
 
+use std::sync::Arc;
+
 use super::*;
 
 /// A replica that lacks a claim must not say that the claim is gone.
@@ -22,7 +24,7 @@ async fn a_user_without_a_right_gets_the_refusal_and_no_answer() -> Result<()> {
     server.command(&rules).await?;
     let url = format!("redis://u:pw@127.0.0.1:{}", server.port());
     let mut it = Scripts::on(server).await?;
-    it.store = Arc::new(lockkeeper_testkit::site::options().connect(&url).await?);
+    it.connection.store = Arc::new(lockkeeper_testkit::site::options().connect(&url).await?);
     refused(&it, "").await
 }
 
@@ -33,7 +35,7 @@ async fn refused(it: &Scripts, code: &str) -> Result<()> {
     for script in lockkeeper_lua::ALL.iter().filter(about_keys) {
         for token in ["token", "0"] {
             let name = name_of("name")?;
-            let keys = script.keys.iter().map(|key| name.part(key)).collect();
+            let keys = script.keys.iter().map(|key| name.part(key));
             let args: Vec<&str> = script.args[1..]
                 .iter()
                 .map(|&arg| match arg {
