@@ -21,6 +21,21 @@ const EARLY: u64 = 5;
 /// The server's clock at tick zero, ms.
 const BEGINNING: u64 = 1_000_000;
 
+/// A contender within a state.
+pub(super) struct Here<S, C> {
+    pub(super) state: S,
+    pub(super) client: u8,
+    pub(super) contender: Rc<C>,
+    /// The clients' time.
+    pub(super) now: Moment,
+}
+
+impl<S, C: Clone> Here<S, C> {
+    pub(super) fn copy(&self) -> C {
+        C::clone(&self.contender)
+    }
+}
+
 /// The length of a tick, ms. Time moves in ticks, and nothing happens between two of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticks(pub(super) u64);

@@ -17,34 +17,6 @@ const COUNTS: u32 = 3;
 /// How many ids count it down.
 const IDS: u32 = 5;
 
-/// A waiter, as the checkers know it. It stops waiting when this is dropped.
-struct Waiting<'a> {
-    world: &'a World,
-    number: u64,
-    _wish: Wish,
-}
-
-impl<'a> Waiting<'a> {
-    fn begin(host: &'a Host, name: usize) -> Self {
-        let (world, link) = (&*host.world, host.link_of(name));
-        let owner = host.clients[world.places()[name].server].new_owner();
-        let now = world.now();
-        Self {
-            world,
-            number: world.check(|checks| checks.latches.waits(name, link, now)),
-            _wish: Wish::new(host, name, owner, true),
-        }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let number = self.number;
-        self.world
-            .check(|checks| checks.latches.waits_no_more(number));
-    }
-}
-
 /// Arms latches, counts them down and waits for them until the history ends or the client is closed.
 pub(super) async fn work(host: Host, mut random: Rng) {
     while !host.world.is_ending() {
@@ -92,9 +64,13 @@ async fn turn(host: &Host, name: usize, random: &mut Rng) -> std::result::Result
                 5 => latch.wait_for(host.spell(random, 0.5)),
                 _ => latch,
             };
-            let waiting = Waiting::begin(host, name);
+            let owner = host.clients[world.places()[name].server].new_owner();
+            let now = world.now();
+            let waiter = world.check(|checks| checks.latches.waits(name, link, now));
+            let wish = Wish::new(host, name, owner, true);
+            let waiting = world.check_at_end(|checks| checks.latches.waits_no_more(waiter));
             let waited = given_up(latch.wait(), polls).await;
-            drop(waiting);
+            drop((waiting, wish));
             let ended = match &waited {
                 Some(Ok(())) => Some(true),
                 Some(Err(Error::NotArmed { .. })) => Some(false),

@@ -8,7 +8,6 @@ use lockkeeper_core::clock::Clock;
 use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
 use tokio::sync::mpsc;
 
-use super::checks::Id;
 use super::network::{Answer, Parcel};
 use super::world::World;
 
@@ -16,20 +15,6 @@ use super::world::World;
 pub(super) struct LinkStore {
     world: Arc<World>,
     link: usize,
-}
-
-/// A request whose caller waits: the laws count it as open until this is dropped.
-struct Open<'a> {
-    world: &'a World,
-    claims: Vec<Id>,
-    ticket: u64,
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.world
-            .check(|checks| checks.settled(&self.claims, self.ticket));
-    }
 }
 
 impl LinkStore {
@@ -70,11 +55,10 @@ impl Store for LinkStore {
         let claims = self
             .world
             .check(|checks| checks.sent(self.link, server, &call, ticket, now));
-        let _open = Open {
-            world: &self.world,
-            claims,
-            ticket,
-        };
+        // The laws count it as open for as long as its caller waits.
+        let _open = self
+            .world
+            .check_at_end(|checks| checks.settled(&claims, ticket));
         let timeout = call.timeout;
         self.ask(Parcel::Call(call), timeout)
             .await?

@@ -5,22 +5,6 @@ use tokio::time::sleep;
 
 use super::host::Host;
 use super::place::Place;
-use super::world::World;
-
-/// An observer, as the checkers know it. It stops observing when this is dropped.
-struct Observer<'a> {
-    world: &'a World,
-    link: usize,
-    name: usize,
-}
-
-impl Drop for Observer<'_> {
-    fn drop(&mut self) {
-        let (name, link) = (self.name, self.link);
-        self.world
-            .check(|checks| checks.leaders.observes_no_more(name, link));
-    }
-}
 
 /// Observes the leader of a name until the history ends or the client is closed.
 pub(super) async fn observe(host: Host, name: usize) {
@@ -31,7 +15,7 @@ pub(super) async fn observe(host: Host, name: usize) {
     let mut leaders = Election::new(&host.clients[*server], text).observe();
     let began = world.now();
     world.check(|checks| checks.leaders.observes(name, link, began));
-    let _observer = Observer { world, link, name };
+    let _observing = world.check_at_end(|checks| checks.leaders.observes_no_more(name, link));
     while !world.is_ending() {
         let told = tokio::select! {
             biased;

@@ -59,6 +59,18 @@ struct Course {
     ahead: i64,
 }
 
+/// See [`World::check_at_end`].
+pub(super) struct CheckAtEnd<'a, F: FnMut(&mut Checks)> {
+    world: &'a World,
+    tell: F,
+}
+
+impl<F: FnMut(&mut Checks)> Drop for CheckAtEnd<'_, F> {
+    fn drop(&mut self) {
+        self.world.check(&mut self.tell);
+    }
+}
+
 impl World {
     pub(super) fn new(
         plan: Plan,
@@ -155,6 +167,11 @@ impl World {
 
     fn course(&self) -> MutexGuard<'_, Course> {
         self.course.lock()
+    }
+
+    /// Reports to the checkers when what it returns is dropped.
+    pub(super) fn check_at_end<F: FnMut(&mut Checks)>(&self, tell: F) -> CheckAtEnd<'_, F> {
+        CheckAtEnd { world: self, tell }
     }
 
     /// Reports to the checkers, and ends the history at a violation.

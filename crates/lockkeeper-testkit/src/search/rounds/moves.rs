@@ -1,10 +1,7 @@
 //! The next steps: every step from a state.
 
-use std::rc::Rc;
-
 use anyhow::Result;
 use lockkeeper_core::claim::Claim;
-use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::quorum::{Round, Step};
 
@@ -13,28 +10,13 @@ use super::{CONTENDERS, Keys, Majority, SERVERS, State, TICKS};
 use crate::kinds::{Claimant, letter};
 use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
-use crate::search::state::{MARGIN, UnderWay};
+use crate::search::state::{self, MARGIN, UnderWay};
 
 /// How far ahead of the first server's clock a token may be, ms: the other clocks are by less than a second, and a server follows a
 /// proposal for less than one.
 const FURTHEST: i64 = 2_000;
 
-/// A contender within a state.
-struct Here {
-    state: State,
-    client: u8,
-    contender: Rc<Contender>,
-}
-
-impl Here {
-    fn copy(&self) -> Contender {
-        Contender::clone(&self.contender)
-    }
-
-    const fn now(&self) -> Moment {
-        TICKS.moment(self.state.tick)
-    }
-}
+type Here = state::Here<State, Contender>;
 
 impl Majority {
     /// Adds everything that a contender can do or that can happen to it.
@@ -49,6 +31,7 @@ impl Majority {
             state,
             client,
             contender,
+            now: TICKS.moment(state.tick),
         };
         let (name, begun) = (letter(client), here.contender.begun);
         match here.contender.stage {
@@ -58,7 +41,7 @@ impl Majority {
             }
             Stage::Held => {
                 let mut idle = here.copy();
-                idle.release(here.now(), |_| true);
+                idle.release(here.now, |_| true);
                 idle.stage = Stage::Idle;
                 self.add(moves, || format!("{name} lets go"), (state, client, idle))?;
                 if self.bounds.renews {
@@ -108,7 +91,7 @@ impl Majority {
 
     /// Begins a round: the contender asks all servers at once.
     fn begun(&self, here: &Here) -> Contender {
-        let (client, now) = (here.client, here.now());
+        let (client, now) = (here.client, here.now);
         let mut contender = here.copy();
         contender.begun += 1;
         let attempt = contender.round();
@@ -126,7 +109,7 @@ impl Majority {
 
     /// Renews one of the contender's claims.
     fn renew(&mut self, here: &Here, moves: &mut Moves<State>) -> Result<()> {
-        let full = here.now().after(self.runs.ttl() - MARGIN);
+        let full = here.now.after(self.runs.ttl() - MARGIN);
         for server in 0..SERVERS {
             let mut renewed = here.copy();
             let deadline = renewed.claims[server].deadline();
@@ -134,7 +117,7 @@ impl Majority {
             if due
                 && renewed.requests[server].under_way.is_none()
                 && renewed.claims[server]
-                    .send(Verb::Renew, NUMBER, here.now())
+                    .send(Verb::Renew, NUMBER, here.now)
                     .is_ok()
             {
                 renewed.send(server, Asked::Renew);
@@ -160,11 +143,11 @@ impl Majority {
         let may_fail = state.faults < self.bounds.faults;
         let mut hears = here.copy();
         if let Some(answer) = reply {
-            hears.hear(server, what, answer, here.now());
+            hears.hear(server, what, answer, here.now);
             self.add(moves, || step("answered at last"), (state, client, hears))?;
         } else {
             let (next, answer) = self.execute(here, server, asked)?;
-            hears.hear(server, what, answer, here.now());
+            hears.hear(server, what, answer, here.now);
             let answered = || step(&format!("answered by {answer:?}"));
             self.add(moves, answered, (next, client, hears))?;
             if may_fail {

@@ -1,10 +1,7 @@
 //! The next steps: every step from a state.
 
-use std::rc::Rc;
-
 use anyhow::Result;
 use lockkeeper_core::claim::Claim;
-use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::{Answer, Verb};
 
 use super::contender::{Asked, Contender, Releases, Stage};
@@ -14,24 +11,9 @@ use super::{CONTENDERS, SeveralNames, State, TICKS};
 use crate::kinds::{Claimant, letter};
 use crate::search::explore::Moves;
 use crate::search::rule::{Rule, Violation};
-use crate::search::state::{MARGIN, UnderWay};
+use crate::search::state::{self, MARGIN, UnderWay};
 
-/// A contender within a state.
-struct Here {
-    state: State,
-    client: u8,
-    contender: Rc<Contender>,
-}
-
-impl Here {
-    fn copy(&self) -> Contender {
-        Contender::clone(&self.contender)
-    }
-
-    const fn now(&self) -> Moment {
-        TICKS.moment(self.state.tick)
-    }
-}
+type Here = state::Here<State, Contender>;
 
 impl SeveralNames {
     /// Adds everything that a contender can do or that can happen to it.
@@ -46,6 +28,7 @@ impl SeveralNames {
             state,
             client,
             contender,
+            now: TICKS.moment(state.tick),
         };
         let name = letter(client);
         let stage = here.contender.stage;
@@ -55,7 +38,7 @@ impl SeveralNames {
         }
         if let Stage::Asking | Stage::Held = stage {
             let mut over = here.copy();
-            over.release(here.now());
+            over.release(here.now);
             let next = self.with(state, client, over)?;
             moves.add(|| format!("{name} lets go, or gives up"), next, None);
         }
@@ -112,7 +95,7 @@ impl SeveralNames {
 
     /// Renews a part that is held.
     fn renew(&mut self, here: &Here, moves: &mut Moves<State>) -> Result<()> {
-        let full = here.now().after(self.runs.ttl() - MARGIN);
+        let full = here.now.after(self.runs.ttl() - MARGIN);
         for (part, claim) in here.contender.claims.iter().enumerate() {
             if claim.deadline().is_none_or(|deadline| deadline >= full) {
                 continue;
@@ -134,7 +117,7 @@ impl SeveralNames {
         asked: Asked,
         moves: &mut Moves<State>,
     ) -> Result<()> {
-        let (name, now) = (letter(here.client), here.now());
+        let (name, now) = (letter(here.client), here.now);
         let Some(sent) = contender.sent(asked, now) else {
             return Ok(());
         };
@@ -160,7 +143,7 @@ impl SeveralNames {
         let (attempt, what) = asked;
         let step = |how: &str| format!("{}'s {what:?} is {how}", letter(here.client));
         if let Some(answers) = reply {
-            let heard = here.copy().heard(what, &answers, here.now());
+            let heard = here.copy().heard(what, &answers, here.now);
             let next = self.with(here.state, here.client, heard)?;
             moves.add(|| step("answered at last"), next, None);
         } else {

@@ -59,36 +59,35 @@ impl Incident {
         Self::Forced,
     ];
 
+    /// Its name for a command line, and what happens, as a clause.
+    const fn words(self) -> [&'static str; 2] {
+        match self {
+            Self::CounterLost => ["counter-lost", "the server loses the counter"],
+            Self::CounterBehind => ["counter-behind", "a failover puts the counter back"],
+            Self::MainKeyLost => ["main-key-lost", "the server loses the main key"],
+            Self::HoldersLost => ["holders-lost", "the server loses the holders"],
+            Self::InflationLost => ["inflation-lost", "a failover loses the inflation"],
+            Self::HoldersBack => [
+                "holders-back",
+                "the name is taken by force and moves to where old holders are",
+            ],
+            Self::TakenByOthers => ["taken-by-others", "another library takes the name"],
+            Self::LimitSet => ["limit-set", "the limit is set"],
+            Self::Revoked => ["revoked", "the name is revoked"],
+            Self::Forced => ["forced", "the name is taken by force"],
+        }
+    }
+
     /// Its name for a command line.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::CounterLost => "counter-lost",
-            Self::CounterBehind => "counter-behind",
-            Self::MainKeyLost => "main-key-lost",
-            Self::HoldersLost => "holders-lost",
-            Self::InflationLost => "inflation-lost",
-            Self::HoldersBack => "holders-back",
-            Self::TakenByOthers => "taken-by-others",
-            Self::LimitSet => "limit-set",
-            Self::Revoked => "revoked",
-            Self::Forced => "forced",
-        }
+        let [name, _] = self.words();
+        name
     }
 
     /// What happens, as a clause.
     pub(super) const fn what(self) -> &'static str {
-        match self {
-            Self::CounterLost => "the server loses the counter",
-            Self::CounterBehind => "a failover puts the counter back",
-            Self::MainKeyLost => "the server loses the main key",
-            Self::HoldersLost => "the server loses the holders",
-            Self::InflationLost => "a failover loses the inflation",
-            Self::HoldersBack => "the name is taken by force and moves to where old holders are",
-            Self::TakenByOthers => "another library takes the name",
-            Self::LimitSet => "the limit is set",
-            Self::Revoked => "the name is revoked",
-            Self::Forced => "the name is taken by force",
-        }
+        let [_, what] = self.words();
+        what
     }
 }
 
