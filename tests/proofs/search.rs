@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use lockkeeper_testkit::kinds::KindModel;
 use lockkeeper_testkit::mutants::engine::Mutant;
 use lockkeeper_testkit::mutants::searched::{self, Searched};
-use lockkeeper_testkit::mutants::{Mistake, lua};
+use lockkeeper_testkit::mutants::{Mistake, Patch, lua};
 use lockkeeper_testkit::search::{Bounds, Rule, Scope};
 
 pub(crate) fn holds_everywhere(scope: &Scope) -> Result<()> {
@@ -148,9 +148,9 @@ fn every_mistake_in_the_engine_breaks_the_rule_that_it_is_about() -> Result<()> 
 #[test]
 fn a_mutant_whose_text_is_gone_from_the_script_is_an_error() {
     let script = lua::ALL[0].script;
-    let error = lua::Patch::new(script, "no such text", "").unwrap_err();
+    let error = Patch::new(script, "no such text", "").unwrap_err();
     assert!(error.to_string().contains("stands 0 times"), "{error}");
-    assert!(lua::Patch::new(script, "redis.call(", "").is_err());
+    assert!(Patch::new(script, "redis.call(", "").is_err());
 }
 
 #[test]

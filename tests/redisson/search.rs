@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use lockkeeper_lua::{Script, redisson};
 use lockkeeper_testkit::kinds::KindModel;
-use lockkeeper_testkit::mutants::lua::Patch;
+use lockkeeper_testkit::mutants::Patch;
 use lockkeeper_testkit::search::{Bounds, Scope};
 
 const KIND: KindModel = KindModel::REDISSON;

@@ -23,6 +23,7 @@ pub mod faulty;
 mod kept;
 pub mod kinds;
 pub mod mutants;
+mod patch;
 pub mod peer;
 pub mod pool;
 pub mod proxy;

@@ -7,7 +7,8 @@ pub mod searched;
 
 /// Mistakes in the engine, switched on for one thread.
 pub use lockkeeper_core::mutants as engine;
-pub use lua::Patch;
+
+pub use crate::patch::Patch;
 
 /// A deliberate mistake.
 #[derive(Debug, Clone, Copy)]

@@ -34,7 +34,7 @@ pub use sets::Sets;
 pub use single::{Bounds, Incident, MOST_CLIENTS};
 
 use crate::kinds::KindModel;
-use crate::mutants::Patch;
+use crate::patch::Patch;
 
 /// What to search, and how far.
 #[derive(Debug, Clone)]

@@ -17,7 +17,7 @@ use super::explore::{Judgement, Model, Moves};
 use super::rule::{Rule, Violation};
 use super::server::Server;
 use super::state::{Ticks, owner};
-use crate::mutants::Patch;
+use crate::patch::Patch;
 
 const TICKS: Ticks = Ticks(1000);
 

@@ -22,7 +22,7 @@ use super::explore::{Judgement, Model, Moves};
 use super::rule::Rule;
 use super::state::{Interned, Ticks};
 use crate::kinds::letter;
-use crate::mutants::Patch;
+use crate::patch::Patch;
 use contender::Contender;
 use runs::Runs;
 

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 
 use super::state::{Interned, Ticks};
-use crate::mutants::Patch;
+use crate::patch::Patch;
 
 /// The last token before a search in which the server's clock is behind the tokens: far ahead of the clock.
 const LAST_TOKEN: &str = "5000000000";

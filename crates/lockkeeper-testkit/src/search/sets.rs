@@ -22,7 +22,7 @@ use lockkeeper_core::FencingToken;
 use super::explore::{Judgement, Model, Moves};
 use super::state::{Interned, Ticks};
 use crate::kinds::KindModel;
-use crate::mutants::Patch;
+use crate::patch::Patch;
 use contender::Contender;
 use runs::Runs;
 

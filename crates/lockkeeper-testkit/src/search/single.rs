@@ -21,6 +21,7 @@ mod barred;
 mod bounds;
 mod change;
 mod client;
+mod effects;
 mod incident;
 mod judge;
 mod leaders;
@@ -40,23 +41,16 @@ use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use bounds::{Bounds, MOST_CLIENTS};
+use bounds::{TICKS, claimants};
 use change::{Change, Send};
 pub use incident::Incident;
 use runs::Runs;
 use state::{Asked, Client, State};
 
 use super::explore::{Judgement, Model, Moves};
-use super::state::{Interned, Ticks};
+use super::state::Interned;
 use crate::kinds::{Claimant, KindModel};
-use crate::mutants::Patch;
-
-const TICKS: Ticks = Ticks(10);
-
-/// The claimants of this many clients with this many attempts each.
-fn claimants(clients: u8, attempts: u8) -> impl Iterator<Item = Claimant> + use<> {
-    let of_client = move |client| (0..attempts).map(move |attempt| Claimant { client, attempt });
-    (0..clients).flat_map(of_client)
-}
+use crate::patch::Patch;
 
 #[derive(Debug)]
 pub(super) struct OneName {

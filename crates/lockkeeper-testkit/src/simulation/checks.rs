@@ -8,6 +8,7 @@
 //! - [`majority`]: what servers grant together
 //! - [`permits`]: how many permits of a semaphore are held
 //! - [`progress`]: that waiters are served
+//! - [`requests`]: what requests and their replies say about claims
 //! - [`results`]: the results of work
 //! - [`tokens`]: the order of tokens
 //! - [`turns`]: the order of a queue
@@ -19,6 +20,7 @@ mod leaders;
 mod majority;
 mod permits;
 mod progress;
+mod requests;
 mod results;
 mod tokens;
 mod turns;
@@ -34,34 +36,25 @@ use lockkeeper_memory::MemoryStore;
 use super::beyond::Beyond;
 use super::place::Place;
 use super::plan::{Fault, Plan};
-use super::trace::short;
+use super::trace::{Violation, short};
 use crate::kinds::{Grant, Mode, Standing};
 
 use handovers::Handovers;
 use latches::Latches;
-pub(super) use laws::claims;
-use laws::{Item, Verb, items, labelled, replaced, verb};
 use leaders::Leaders;
 use majority::Majorities;
-use turns::Waiter;
+pub(super) use requests::{Id, claims};
+use requests::{Item, Verb, Waiter, items, replaced, verb};
 
 /// How far the server's clock may be behind ours.
 const ROUNDING: Duration = Duration::from_millis(5);
 
+/// In the calm, how long a name may be free while a task waits for it, and how long an unwanted claim may hold it, beyond what
+/// the kind allows: a few round trips and the jitter of waiters.
+const PROMPTLY: Duration = Duration::from_millis(300);
+
 /// How far a server's uptime may be below the truth: it counts whole seconds, and the last one may be incomplete.
 const UPTIME_ROUNDING: Duration = Duration::from_secs(2);
-
-/// A broken rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// The rule, in two or three words.
-    pub rule: &'static str,
-    /// Which client or claim broke it, and how.
-    pub what: String,
-}
-
-/// A claim on one server: a Redlock uses the same claim on each of its servers.
-pub(super) type Id = (usize, String);
 
 /// A lease that a task was given.
 #[derive(Debug)]

@@ -45,6 +45,6 @@ mod workload;
 mod world;
 
 pub use beyond::Beyond;
-pub use checks::Violation;
 pub use run::{Options, Outcome, run};
+pub use trace::Violation;
 pub use workload::Workload;

@@ -9,12 +9,12 @@ use tokio::runtime::{Builder, Handle};
 use tokio::time::sleep;
 
 use super::beyond::Beyond;
-use super::checks::Violation;
 use super::faults::FaultSchedule;
 use super::plan::Plan;
+use super::trace::Violation;
 use super::workload::Workload;
 use super::world::World;
-use crate::mutants::Patch;
+use crate::patch::Patch;
 
 /// How long an unused name may leave keys on the server: longer than tokens are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(20 * 60);

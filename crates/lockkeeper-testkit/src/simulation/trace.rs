@@ -3,6 +3,15 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+/// A broken rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule, in two or three words.
+    pub rule: &'static str,
+    /// Which client or claim broke it, and how.
+    pub what: String,
+}
+
 /// The trace of one history.
 #[derive(Debug)]
 pub(crate) struct Trace {

@@ -12,13 +12,13 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::checks::{Checks, Violation};
+use super::checks::Checks;
 use super::ledger::Ledger;
 use super::network::Network;
 use super::place::Place;
 use super::plan::{Chances, Plan};
-use super::trace::Trace;
-use crate::mutants::Patch;
+use super::trace::{Trace, Violation};
+use crate::patch::Patch;
 
 /// Where the servers' clocks begin, µs since the Unix epoch: an arbitrary but fixed time.
 const BEGINNING: i64 = 1_700_000_000_000_000;

@@ -2,7 +2,7 @@
 
 use lockkeeper_lua::election;
 
-use super::{Mutant, Where};
+use super::mutant::{Mutant, Where};
 
 /// Mutants of its own scripts, which the search and the simulation must find.
 pub const ELECTION: &[Mutant] = mutants! {

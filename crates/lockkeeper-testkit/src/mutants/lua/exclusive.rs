@@ -2,7 +2,7 @@
 
 use lockkeeper_lua::lock;
 
-use super::{Mutant, Where};
+use super::mutant::{Mutant, Where};
 use crate::search::Incident;
 
 /// Mutants of scripts that only the search must find.

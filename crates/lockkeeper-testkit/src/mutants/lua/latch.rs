@@ -3,7 +3,7 @@
 
 use lockkeeper_lua::latch;
 
-use super::{Mutant, Where};
+use super::mutant::{Mutant, Where};
 
 /// Mutants of the scripts of a latch, which the search and the simulation must find.
 pub const LATCH: &[Mutant] = mutants! {

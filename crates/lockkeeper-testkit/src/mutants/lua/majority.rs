@@ -2,7 +2,7 @@
 
 use lockkeeper_lua::redlock;
 
-use super::{Mutant, Where};
+use super::mutant::{Mutant, Where};
 use crate::search::Rounds;
 
 /// Mutants of the scripts of a Redlock.

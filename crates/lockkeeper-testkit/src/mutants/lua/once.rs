@@ -2,7 +2,7 @@
 
 use lockkeeper_lua::once;
 
-use super::{Mutant, Where};
+use super::mutant::{Mutant, Where};
 
 /// Mutants of the scripts of work that is done once, which the simulation must find too.
 pub const ONCE: &[Mutant] = mutants! {

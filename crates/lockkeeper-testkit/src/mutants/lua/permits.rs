@@ -2,7 +2,7 @@
 
 use lockkeeper_lua::lock;
 
-use super::{Mutant, Where};
+use super::mutant::{Mutant, Where};
 
 /// Mutants of the scripts of the semaphore, which the simulation must find too.
 pub const SEMAPHORE: &[Mutant] = mutants! {

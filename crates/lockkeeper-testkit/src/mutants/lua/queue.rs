@@ -2,7 +2,8 @@
 
 use lockkeeper_lua::{lock, name};
 
-use super::{Incident, Mutant, Where};
+use super::mutant::{Mutant, Where};
+use crate::search::Incident;
 
 /// Mutants of the scripts that show in the fair lock; the simulation must find them too.
 pub const FAIR: &[Mutant] = mutants! {

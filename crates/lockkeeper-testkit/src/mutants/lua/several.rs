@@ -2,7 +2,7 @@
 
 use lockkeeper_lua::multi;
 
-use super::{Mutant, Where};
+use super::mutant::{Mutant, Where};
 
 /// Mutants of the scripts of several names. Setting only one tombstone in a release is not a mistake: any one of them refuses
 /// an acquire of all.

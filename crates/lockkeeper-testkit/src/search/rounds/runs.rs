@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::contender::Asked;
 use super::{CONTENDERS, Keys, Rounds, SERVERS, TICKS};
 use crate::kinds::{Claimant, KindModel, Mode};
-use crate::mutants::Patch;
+use crate::patch::Patch;
 use crate::search::server::Server;
 use crate::search::state::owner;
 

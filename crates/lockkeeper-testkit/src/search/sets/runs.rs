@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::contender::{Answers, Asked};
 use super::{CONTENDERS, NAMES, Sets, TICKS};
 use crate::kinds::{Claimant, Holder, Mode};
-use crate::mutants::Patch;
+use crate::patch::Patch;
 use crate::search::server::Server;
 use crate::search::state::owner;
 

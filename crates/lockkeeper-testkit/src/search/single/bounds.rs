@@ -3,8 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Incident, TICKS};
-use crate::kinds::KindModel;
+use super::incident::Incident;
+use crate::kinds::{Claimant, KindModel};
+use crate::search::state::Ticks;
+
+pub(super) const TICKS: Ticks = Ticks(10);
+
+/// The claimants of this many clients with this many attempts each.
+pub(super) fn claimants(clients: u8, attempts: u8) -> impl Iterator<Item = Claimant> + use<> {
+    let of_client = move |client| (0..attempts).map(move |attempt| Claimant { client, attempt });
+    (0..clients).flat_map(of_client)
+}
 
 /// The largest number of clients. A state has room for this many, and searches with more take too long.
 pub const MOST_CLIENTS: usize = 3;

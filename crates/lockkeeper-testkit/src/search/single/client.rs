@@ -9,7 +9,7 @@ use lockkeeper_core::claim::{Claim, Validity, Verdict};
 use lockkeeper_core::protocol::Verb;
 use lockkeeper_core::store::{Outcome, Request};
 
-use super::TICKS;
+use super::bounds::TICKS;
 use super::state::{Asked, Attempt, Client, Message, Question, Reply, Stage, Told};
 use crate::kinds::Mode;
 use crate::search::state::release_needed;

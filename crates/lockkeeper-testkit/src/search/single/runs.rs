@@ -14,10 +14,11 @@ use lockkeeper_core::{ClaimId, FencingToken, Name, Record};
 use lockkeeper_lua::Status;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::bounds::{Bounds, MOST_CLIENTS, TICKS, claimants};
+use super::incident::Incident;
 use super::state::{Asked, Message, Question, Told};
-use super::{Bounds, Incident, MOST_CLIENTS, TICKS, claimants};
 use crate::kinds::{Claimant, KindModel, Mode};
-use crate::mutants::Patch;
+use crate::patch::Patch;
 use crate::search::server::Server;
 use crate::search::state::{TAIL, owner};
 

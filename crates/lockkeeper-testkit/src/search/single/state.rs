@@ -6,7 +6,7 @@ use lockkeeper_core::clock::Moment;
 use lockkeeper_core::protocol::{Answer, Verb};
 use lockkeeper_core::store::Request;
 
-use super::MOST_CLIENTS;
+use super::bounds::MOST_CLIENTS;
 use crate::kinds::{Claimant, Mode};
 use crate::search::state::{Requests, Sorted};
 

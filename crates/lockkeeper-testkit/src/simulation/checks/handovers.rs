@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lockkeeper_core::store::Call;
 
-use super::{Checks, Verb, claims, replaced, verb};
+use super::Checks;
+use super::requests::{Verb, claims, replaced, verb};
 use crate::simulation::trace::short;
 
 /// How many times in a row at most, as the client promises.

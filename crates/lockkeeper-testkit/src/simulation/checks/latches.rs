@@ -9,8 +9,8 @@ use lockkeeper_core::store::{Call, Reply, Value};
 use lockkeeper_lua::{Status, latch};
 use lockkeeper_memory::MemoryStore;
 
-use super::progress::PROMPTLY;
-use super::{Checks, labelled};
+use super::requests::labelled;
+use super::{Checks, PROMPTLY};
 use crate::simulation::trace::short;
 
 /// The state of latches.

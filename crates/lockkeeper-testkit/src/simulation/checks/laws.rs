@@ -2,141 +2,11 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::store::{Call, Reply, Value};
-use lockkeeper_lua::{Script, Status};
+use lockkeeper_core::store::Call;
 
-use super::{Checks, Id};
-use crate::kinds::Mode;
+use super::Checks;
+use super::requests::{Id, Verb, claims, replaced, verb};
 use crate::simulation::trace::short;
-
-/// The effect of a request on claims, as far as the laws distinguish it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
-    Acquire,
-    /// One claim replaces another.
-    Convert,
-    Heartbeat,
-    Renew,
-    Release,
-    /// It changes nothing, or does not concern claims.
-    Other,
-}
-
-pub(super) fn verb(call: &Call) -> Verb {
-    verb_of(call.item.script)
-}
-
-fn verb_of(script: &Script) -> Verb {
-    let file = script.name.rsplit('/').next().unwrap_or_default();
-    // If another library has several sorts of a lock, the script's name begins with the sort.
-    let sorts = ["permits_", "latch_"].into_iter();
-    let verb = sorts.fold(file, |verb, sort| verb.strip_prefix(sort).unwrap_or(verb));
-    match Some(verb) {
-        // A waiter for a latch asks by a look.
-        Some("acquire" | "look") => Verb::Acquire,
-        Some("convert") => Verb::Convert,
-        Some("heartbeat") => Verb::Heartbeat,
-        Some(renew) if renew.starts_with("renew") => Verb::Renew,
-        Some("store") => Verb::Release,
-        Some(release) if release.starts_with("release") => Verb::Release,
-        _ => Verb::Other,
-    }
-}
-
-/// The claims in a request; the script's own description says where they are.
-pub(in crate::simulation) fn claims(call: &Call) -> Vec<&str> {
-    labelled(call, "claim")
-}
-
-/// The outcome of one claim of a request.
-#[derive(Debug)]
-pub(super) struct Item<'a> {
-    pub(super) claim: &'a str,
-    /// The main key of its name.
-    pub(super) main: &'a str,
-    /// The share that it asks for; empty if the request does not say.
-    pub(super) share: &'a str,
-    /// How long it counts as alive if it waits; zero if the request does not say.
-    pub(super) waiter_ttl: Duration,
-    /// How long the tombstone of its release stands; zero if it leaves none.
-    pub(super) tombstone_ttl: Duration,
-    pub(super) status: Option<Status>,
-    /// The first number behind the status: for a grant, its token.
-    pub(super) token: u64,
-}
-
-impl Item<'_> {
-    /// How it asks to hold.
-    pub(super) fn mode(&self) -> Mode {
-        Mode::of_share(self.share)
-    }
-}
-
-/// The outcome of each claim of a request.
-pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
-    let script = call.item.script;
-    let each = claims(call).into_iter().enumerate();
-    let shares = labelled(call, "share");
-    let times = ["waiter_ttl", "tombstone_ttl"].map(|label| labelled(call, label));
-    let names = names(call);
-    let item = |(index, claim)| {
-        let share = shares.get(index).copied().unwrap_or_default();
-        let main = call.item.keys.get(names.get(index)? * script.keys.len())?;
-        let [waiter_ttl, tombstone_ttl] = times.each_ref().map(|its| {
-            let millis = its.get(index).and_then(|text: &&str| text.parse().ok());
-            Duration::from_millis(millis.unwrap_or_default())
-        });
-        let (status, number) = match reply.field(index).filter(|_| script.batch) {
-            Some(Value::List(outcome)) => (outcome.first().and_then(word), outcome.get(1)),
-            Some(outcome) => (word(outcome), None),
-            None => (Some(reply.status()), reply.field(0)),
-        };
-        let token = number.and_then(Value::as_i64).unwrap_or_default();
-        Some(Item {
-            claim,
-            main,
-            share,
-            waiter_ttl,
-            tombstone_ttl,
-            status,
-            token: token.try_into().unwrap_or_default(),
-        })
-    };
-    each.filter_map(item).collect()
-}
-
-/// Which keys each item of a request is about, counted from 0: its own, or those of the item before.
-fn names(call: &Call) -> Vec<usize> {
-    let script = call.item.script;
-    match script.once.first() {
-        Some(once) => {
-            let mut brought = 0;
-            let number = |arg: &str| {
-                brought += usize::from(!arg.is_empty());
-                brought.saturating_sub(1)
-            };
-            labelled(call, once).into_iter().map(number).collect()
-        }
-        None => (0..claims(call).len()).collect(),
-    }
-}
-
-fn word(value: &Value) -> Option<Status> {
-    Status::parse(value.as_str()?)
-}
-
-/// The claim that a request replaces.
-pub(super) fn replaced(call: &Call) -> Option<&str> {
-    labelled(call, "old").first().copied()
-}
-
-/// The arguments that the script's own description labels `label`.
-pub(super) fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
-    let labels = call.item.script.args.get(1..).unwrap_or_default();
-    let texts = labels.iter().cycle().zip(call.item.args.iter());
-    let meant = texts.filter(|(other, _)| **other == label);
-    meant.map(|(_, text)| text).collect()
-}
 
 impl Checks {
     /// Checks the second law of claims when a client sends a request. Returns the claims, which are open from now on.
@@ -204,23 +74,5 @@ impl Checks {
             .iter()
             .filter(|(other, _)| *other == client)
             .count()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Unknown scripts would go unchecked.
-    #[test]
-    fn every_script_that_changes_a_claim_is_known() {
-        let changes = [Status::Granted, Status::Renewed, Status::Released];
-        for script in lockkeeper_lua::ALL {
-            let by_force = script.name.ends_with("/free");
-            let of_a_claim = script.args.contains(&"request") && !by_force;
-            if of_a_claim && script.replies.iter().any(|it| changes.contains(it)) {
-                assert_ne!(verb_of(script), Verb::Other, "{}", script.name);
-            }
-        }
     }
 }

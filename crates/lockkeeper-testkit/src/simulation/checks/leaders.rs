@@ -7,8 +7,7 @@ use std::time::Duration;
 use lockkeeper::Leader;
 use lockkeeper_memory::MemoryStore;
 
-use super::Checks;
-use super::progress::PROMPTLY;
+use super::{Checks, PROMPTLY};
 
 /// How long a request that was lost before the calm stays pending: the clients' setting.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use lockkeeper::Lease;
 use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::{Status, redlock};
 
-use super::Violation;
+use crate::simulation::trace::Violation;
 
 /// The state of one name.
 #[derive(Debug, Default)]

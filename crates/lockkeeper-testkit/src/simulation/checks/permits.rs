@@ -6,7 +6,8 @@ use std::time::Duration;
 use lockkeeper_core::store::Call;
 use lockkeeper_memory::MemoryStore;
 
-use super::{Checks, labelled};
+use super::Checks;
+use super::requests::labelled;
 use crate::kinds::Standing;
 
 impl Checks {

@@ -5,13 +5,9 @@ use std::time::Duration;
 use lockkeeper::Owner;
 use lockkeeper_memory::MemoryStore;
 
-use super::Checks;
+use super::{Checks, PROMPTLY};
 use crate::kinds::Standing;
 use crate::simulation::trace::short;
-
-/// In the calm, how long a name may be free while a task waits for it, and how long an unwanted claim may hold it, beyond what
-/// the kind allows: a few round trips and the jitter of waiters.
-pub(super) const PROMPTLY: Duration = Duration::from_millis(300);
 
 /// How many heartbeats a waiter in a queue sends per waiter ttl.
 const HEARTBEATS_PER_WAITER_TTL: u32 = 3;

@@ -8,8 +8,8 @@ use lockkeeper_core::store::Call;
 use lockkeeper_lua::{Status, once};
 use lockkeeper_memory::MemoryStore;
 
-use super::laws::Item;
-use super::{Checks, labelled};
+use super::Checks;
+use super::requests::{Item, labelled};
 use crate::simulation::trace::short;
 
 impl Checks {

@@ -7,24 +7,11 @@ use lockkeeper_core::store::{Call, Reply};
 use lockkeeper_lua::Status;
 use lockkeeper_memory::MemoryStore;
 
-use super::{Checks, Item, Verb, claims, items, verb};
+use super::Checks;
+use super::requests::{Item, Verb, Waiter, claims, items, verb};
 use crate::kinds::{Grant, Standing};
 use crate::simulation::beyond::Beyond;
 use crate::simulation::trace::short;
-
-/// A claim that was told to wait.
-#[derive(Debug, Clone)]
-pub(super) struct Waiter {
-    pub(super) claim: String,
-    /// When the server last executed a request of it.
-    heard: Duration,
-    /// How long it surely counts as alive after that, whatever the clocks do.
-    alive: Duration,
-    /// How many permits of a semaphore it waits for.
-    pub(super) permits: u32,
-    /// It was silent and then acquired again: it may have kept its place or have a new one.
-    lost: bool,
-}
 
 impl Checks {
     /// Checks, after a script, which claims wait, which have gone, and whose turn it was.
