@@ -1,77 +1,19 @@
 //! How a Redlock is granted, on embedded servers of which some fail, with paused time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, Error, LeaseState, LossReason, Redlock, RedlockGuard, Released};
+use lockkeeper::{Error, LeaseState, LossReason, RedlockGuard, Released};
 use lockkeeper_lua::{Script, redlock};
-use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_testkit::faulty::Fate;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{counter, faulty};
+use crate::kinds::redlock_servers::{MAIN, Process, Servers, TTL};
+use crate::support::counter;
 
-pub(crate) const TTL: Duration = Duration::from_secs(10);
-pub(crate) const MAIN: &str = "lockkeeper:name";
 /// The channel of the messages that wake its waiters.
 const WAKES: &str = "lockkeeper.wake:{lockkeeper:name}";
-
-/// Five servers.
-pub(crate) struct Servers(pub(crate) Vec<MemoryStore>);
-
-/// A process: a client per server, over a network that can fail on demand.
-pub(crate) struct Process {
-    pub(crate) links: Vec<Arc<FaultyStore>>,
-    pub(crate) clients: Vec<Client>,
-    pub(crate) lock: Redlock,
-}
-
-impl Servers {
-    pub(crate) fn new() -> Self {
-        Self((0..5).map(|_| MemoryStore::new()).collect())
-    }
-
-    pub(crate) fn process(&self) -> Result<Process> {
-        let both = self.0.iter().map(|server| faulty(server, TTL));
-        let (clients, links): (Vec<_>, Vec<_>) =
-            both.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        let lock = Redlock::new(&clients, "name")?;
-        Ok(Process {
-            links,
-            clients,
-            lock,
-        })
-    }
-
-    /// On how many servers the name is held.
-    pub(crate) fn held(&self) -> usize {
-        let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);
-        self.0.iter().filter(held).count()
-    }
-
-    fn fences(&self) -> Vec<u64> {
-        let fence = |server: &MemoryStore| {
-            let text = server.execute(&["GET", &counter("name").ok()?]).ok()?;
-            text.as_str()?.parse().ok()
-        };
-        self.0.iter().filter_map(fence).collect()
-    }
-}
-
-impl Process {
-    /// From now on, the servers at these places do not answer this process.
-    pub(crate) fn lose(&self, places: &[usize]) {
-        for place in places {
-            self.links[*place].silence("");
-        }
-    }
-
-    pub(crate) async fn acquired(&self) -> Result<RedlockGuard> {
-        Ok(self.lock.acquire().wait_for(TTL * 3).await?)
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn one_holds_and_the_next_is_told_when_it_leaves() -> Result<()> {

@@ -8,7 +8,7 @@ use lockkeeper_lua::{lock, redlock};
 use lockkeeper_testkit::faulty::Fate;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::kinds::redlock::{MAIN, Servers, TTL};
+use crate::kinds::redlock_servers::{MAIN, Servers, TTL};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_outlives_two_servers_and_is_lost_with_the_third() -> Result<()> {

@@ -9,7 +9,7 @@ use lockkeeper_lua::redlock;
 use lockkeeper_testkit::faulty::Fate;
 use tokio::time::sleep;
 
-use crate::kinds::redlock::{Process, Servers};
+use crate::kinds::redlock_servers::{Process, Servers};
 use crate::support::counter;
 
 /// Five servers whose clocks are this many milliseconds ahead.

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use lockkeeper_lua::redlock;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::kinds::redlock::{MAIN, Process, Servers, TTL};
+use crate::kinds::redlock_servers::{MAIN, Process, Servers, TTL};
 
 /// Another library's keys there have no expiry to wait for, and most servers refuse subscriptions.
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
-use crate::kinds::redlock::{MAIN, Process, Servers, TTL};
+use crate::kinds::redlock_servers::{MAIN, Process, Servers, TTL};
 
 /// Five servers, and two processes with their own networks.
 struct World {

@@ -31,6 +31,7 @@ mod progress;
 mod queue;
 mod runs;
 mod send;
+mod standing;
 mod state;
 mod tokens;
 mod words;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use lockkeeper_core::protocol::Answer;
 
 use super::change::{Change, Event};
-use super::runs::{Run, Standing};
+use super::standing::{Run, Standing};
 use super::state::{Asked, Question, State, Told};
 use super::{Incident, OneName, TICKS};
 use crate::kinds::{Claimant, Mode};

@@ -4,7 +4,8 @@ use anyhow::Result;
 use lockkeeper_core::store::Value;
 
 use super::change::Change;
-use super::runs::{Run, Runs, Stands};
+use super::runs::Runs;
+use super::standing::{Run, Stands};
 use super::state::{Grant, State};
 use super::{Incident, OneName, TICKS};
 use crate::kinds::Claimant;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use lockkeeper_core::claim::Validity;
 use lockkeeper_core::protocol::{Answer, Verb};
 
-use super::runs::{Run, Standing};
+use super::standing::{Run, Standing};
 use super::state::{Asked, Client, Question, State, Told};
 use super::{OneName, TICKS};
 use crate::kinds::{Claimant, Holder};

@@ -8,7 +8,7 @@ use lockkeeper_core::FencingToken;
 use lockkeeper_core::claim::Claim;
 
 use super::OneName;
-use super::runs::{Run, Standing};
+use super::standing::{Run, Standing};
 use super::state::State;
 use crate::kinds::Claimant;
 use crate::search::explore::Moves;

@@ -19,8 +19,8 @@ use lockkeeper_core::protocol::Answer;
 use lockkeeper_core::store::Outcome;
 
 use super::change::{Change, Event};
-use super::runs::{Run, Standing, Stands};
 use super::send::Sending;
+use super::standing::{Run, Standing, Stands};
 use super::state::{Asked, Attempt, Client, Message, Question, Reply, State, Told};
 use super::{Incident, OneName, TICKS};
 use crate::kinds::{Claimant, letter};

@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::OneName;
 use super::change::{Change, Event};
-use super::runs::Standing;
+use super::standing::Standing;
 use super::state::State;
 use crate::kinds::{Claimant, Mode};
 use crate::search::rule::{Rule, Violation};

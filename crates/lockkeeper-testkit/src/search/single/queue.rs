@@ -6,7 +6,7 @@ use anyhow::Result;
 use lockkeeper_core::claim::{Claim, Validity};
 use lockkeeper_core::protocol::Answer;
 
-use super::runs::{Run, Standing, Stands};
+use super::standing::{Run, Standing, Stands};
 use super::state::{Asked, Question, State, Told};
 use super::{OneName, TICKS};
 use crate::kinds::Claimant;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use lockkeeper_core::FencingToken;
 
 use super::OneName;
-use super::runs::{Standing, Stands};
+use super::standing::{Standing, Stands};
 use super::state::{Grant, State};
 use crate::kinds::{Claimant, Holder, Mode};
 use crate::search::rule::{Rule, Violation};
