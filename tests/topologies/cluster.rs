@@ -46,7 +46,9 @@ async fn nobody_hangs_or_is_forgotten_while_nodes_die_and_slots_wander() -> Resu
     let end = Instant::now() + duration().max(Duration::from_secs(20));
     let mut tasks = JoinSet::new();
     for (number, &job) in jobs.iter().enumerate() {
-        let (process, records) = (processes[number % CLIENTS].clone(), Arc::clone(&records));
+        // The tasks of one name belong to different clients.
+        let process = processes[(number + number / NAMES) % CLIENTS].clone();
+        let records = Arc::clone(&records);
         tasks.spawn(async move { work(job, process, &records, end).await });
     }
     let faults = storm(&mut cluster, &names, &records, end).await?;
