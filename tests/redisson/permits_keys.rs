@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::redisson::{RedissonPermitExpirableSemaphore, RedissonSemaphore};
-use lockkeeper::{Error, HolderState, Lock as _, LossReason, Released};
+use lockkeeper::{Error, HolderState, Lock as _, LossReason, MultiLock, Released};
 use lockkeeper_lua::{Status, redisson};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
@@ -377,7 +377,7 @@ async fn a_shortest_time_is_an_end_that_redisson_knows_or_is_refused() -> Result
     let client = client(&site).await?;
     let shortest = Duration::from_secs(5);
     let plain = RedissonSemaphore::new(&client, "calls");
-    let refused = plain.acquire().min_hold(shortest).await;
+    let refused = MultiLock::new([&plain])?.acquire().min_hold(shortest).await;
     ensure!(matches!(refused, Err(Error::Config { .. })), "{refused:?}");
     ensure!(site.keys().is_empty());
 

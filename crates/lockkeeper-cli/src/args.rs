@@ -1,12 +1,12 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::serve::ServeOptions;
 use crate::server::Server;
 use crate::slots::SlotOptions;
 
@@ -396,4 +396,34 @@ pub(crate) enum OnLost {
     Kill,
     /// Nothing: the program continues without the lock
     Ignore,
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeOptions {
+    /// The address and port to listen on; port 0 takes a free port and prints it. Anybody who can connect sees all names and labels
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9090", value_parser = address)]
+    pub(crate) listen: SocketAddr,
+
+    /// Another name by which browsers reach this server, in addition to localhost and IP addresses, for example through a proxy.
+    /// May be given several times
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+
+    /// Let anybody with the token revoke locks
+    #[arg(long)]
+    pub(crate) allow_revoke: bool,
+
+    /// A file whose only line is that token, at least 16 characters [env: LOCKKEEPER_SERVE_TOKEN, the token itself]
+    #[arg(long, value_name = "FILE", requires = "allow_revoke")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Which names: * matches any text, ? one character, [a-c] one of these characters
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "expected an address and a port, such as 127.0.0.1:9090 or [::1]:9090")
 }

@@ -8,9 +8,8 @@ use lockkeeper_once::ByHand;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
-use crate::look::place;
 use crate::out;
-use crate::server::Server;
+use crate::server::{Server, place};
 
 /// How many slots are stored: about three months of nights, and few enough to be read with every look at a job.
 pub(crate) const MOST: usize = 100;

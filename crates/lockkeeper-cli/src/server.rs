@@ -148,9 +148,26 @@ impl Server {
     }
 }
 
+/// The machine and process at the start of a label, where this library puts them unless told otherwise.
+pub(crate) fn place(label: &str) -> Option<(&str, u32)> {
+    let first = label.split(' ').next()?;
+    let (host, pid) = first.rsplit_once(':')?;
+    Some((host, pid.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_that_begins_with_machine_and_process_is_taken_apart() {
+        assert_eq!(place("db1:4711"), Some(("db1", 4711)));
+        assert_eq!(place("db1:4711 the nightly report"), Some(("db1", 4711)));
+        assert_eq!(place("::1:80"), Some(("::1", 80)));
+        for label in ["nightly", "", "a:b", "nightly report:12"] {
+            assert_eq!(place(label), None, "{label}");
+        }
+    }
 
     #[test]
     fn what_stands_before_a_host_is_a_secret() {

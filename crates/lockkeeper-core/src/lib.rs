@@ -61,7 +61,7 @@ pub use client::watch::Watch;
 #[cfg(feature = "shuttle")]
 pub use engine::threads;
 pub use grant::convert::Converted;
-pub use grant::guard::{Guard, Queued, SingleServer};
+pub use grant::guard::{CoolsDown, Guard, Queued, SingleServer};
 pub use grant::hold::Hold;
 pub use grant::lease::{Lease, Until};
 #[doc(hidden)]

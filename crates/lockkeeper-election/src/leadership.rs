@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lockkeeper_core::protocol::RequestContext;
 use lockkeeper_core::store::{Reply, Value};
 use lockkeeper_core::{
-    Error, FencingToken, Guard, Hold, Lease, Name, Queued, Released, Result, SingleServer, Waiter,
+    CoolsDown, Error, FencingToken, Guard, Hold, Lease, Name, Queued, Released, Result,
+    SingleServer, Waiter,
 };
 use lockkeeper_lua::Status;
 
@@ -169,6 +170,7 @@ impl Leadership {
 impl Guard for Leadership {}
 impl Queued for Leadership {}
 impl SingleServer for Leadership {}
+impl CoolsDown for Leadership {}
 
 impl Deref for Leadership {
     type Target = Lease;

@@ -231,7 +231,7 @@ impl fmt::Debug for FairLock {
 lockkeeper_core::guard! {
     /// One hold of a [`FairLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). When the last hold of its
     /// owner ends, the next waiter becomes the holder.
-    pub struct FairGuard: Queued, SingleServer;
+    pub struct FairGuard: Queued, SingleServer, CoolsDown;
 }
 
 impl FairGuard {

@@ -266,7 +266,7 @@ lockkeeper_core::guard! {
     /// # Ok(())
     /// # }
     /// ```
-    pub struct MultiGuard: Queued, SingleServer;
+    pub struct MultiGuard: Queued, SingleServer, CoolsDown;
 }
 
 impl MultiGuard {

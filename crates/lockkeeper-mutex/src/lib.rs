@@ -204,5 +204,5 @@ lockkeeper_core::guard! {
     /// # Ok(())
     /// # }
     /// ```
-    pub struct MutexGuard: SingleServer;
+    pub struct MutexGuard: SingleServer, CoolsDown;
 }

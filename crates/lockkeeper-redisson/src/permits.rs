@@ -148,15 +148,6 @@ impl Protocol for PermitsProtocol {
         ScriptCall::new(&redisson::PERMITS_VERIFY, self.keys(), args)
     }
 
-    fn shares(&self) -> bool {
-        true
-    }
-
-    /// An end that only this library knows wakes nobody in Java.
-    fn cools_down(&self) -> bool {
-        self.ends == Ends::Redissons
-    }
-
     fn foreign(&self) -> Option<&dyn Foreign> {
         Some(self)
     }
@@ -170,6 +161,15 @@ impl Foreign for PermitsProtocol {
     /// Redisson says how many permits are available, or how many have become so.
     fn is_wake(&self) -> IsWake {
         |message| !message.is_empty() && message.iter().all(u8::is_ascii_digit)
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+
+    /// An end that only this library knows wakes nobody in Java.
+    fn cools_down(&self) -> bool {
+        self.ends == Ends::Redissons
     }
 
     fn inspect(&self) -> ScriptCall {

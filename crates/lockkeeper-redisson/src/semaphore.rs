@@ -3,7 +3,9 @@
 use std::fmt;
 
 use lockkeeper_core::store::{Reply, Value};
-use lockkeeper_core::{Acquire, Client, Error, Lock, Name, Plan, Result, Target, TryAcquire};
+use lockkeeper_core::{
+    Acquire, Client, CoolsDown, Error, Lock, Name, Plan, Result, Target, TryAcquire,
+};
 use lockkeeper_lua::Status;
 
 use crate::permits::{Ends, PermitsProtocol, set};
@@ -253,7 +255,7 @@ redisson_semaphore! {
     /// - **A limit.** Java services add, drain and release permits as they like, also some that were never acquired.
     /// - **A new semaphore under an old name.** What is known of our claims is forgotten when a request finds no number there. If somebody deletes the
     ///   number and sets it anew before that, permits taken before are given back to the new one.
-    /// - **[`min_hold`](lockkeeper_core::Acquire::min_hold)**: it is refused, because nothing would wake Java when it is over.
+    /// - **[`min_hold`](lockkeeper_core::Acquire::min_hold)**: does not exist here, because nothing would wake Java when it is over.
     /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
     pub struct RedissonSemaphore, RedissonSemaphoreGuard, Ends::Ours, "2,147,483,647";
 }
@@ -305,6 +307,8 @@ redisson_semaphore! {
     /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
     pub struct RedissonPermitExpirableSemaphore, RedissonPermitGuard, Ends::Redissons, "1,000";
 }
+
+impl CoolsDown for RedissonPermitGuard {}
 
 impl RedissonPermitExpirableSemaphore {
     /// How many permits are held, here and in Java; 0 if nobody has set the semaphore up.

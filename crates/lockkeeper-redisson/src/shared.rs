@@ -212,7 +212,7 @@ macro_rules! redisson_lock {
         lockkeeper_core::guard! {
             #[doc = concat!(" One hold of a [`", stringify!($lock), "`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). The lock is free when the last hold of its")]
             /// owner is gone.
-            pub struct $guard: SingleServer;
+            pub struct $guard: SingleServer, CoolsDown;
         }
 
         impl $guard {

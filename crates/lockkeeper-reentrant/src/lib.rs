@@ -188,7 +188,7 @@ impl fmt::Debug for ReentrantLock {
 lockkeeper_core::guard! {
     /// One hold of a [`ReentrantLock`]. Dereferences to its [`Lease`](lockkeeper_core::Lease). The lock is free when
     /// the last hold of its owner has ended.
-    pub struct ReentrantGuard: SingleServer;
+    pub struct ReentrantGuard: SingleServer, CoolsDown;
 }
 
 impl ReentrantGuard {

@@ -7,13 +7,13 @@ use crate::{reading, writing};
 lockkeeper_core::guard! {
     /// One hold of a [`RwLock`] for reading. Dereferences to its [`Lease`](lockkeeper_core::Lease). When the last
     /// hold ends, the next waiters in the queue become holders.
-    pub struct ReadGuard: Queued, SingleServer;
+    pub struct ReadGuard: Queued, SingleServer, CoolsDown;
 }
 
 lockkeeper_core::guard! {
     /// One hold of a [`RwLock`] for writing. Dereferences to its [`Lease`](lockkeeper_core::Lease). When the last
     /// hold ends, the next waiters in the queue become holders.
-    pub struct WriteGuard: Queued, SingleServer;
+    pub struct WriteGuard: Queued, SingleServer, CoolsDown;
 }
 
 /// The outcome of an upgrade.

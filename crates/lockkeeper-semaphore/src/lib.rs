@@ -353,5 +353,5 @@ lockkeeper_core::guard! {
     /// # Ok(())
     /// # }
     /// ```
-    pub struct SemaphoreGuard: Queued, SingleServer;
+    pub struct SemaphoreGuard: Queued, SingleServer, CoolsDown;
 }

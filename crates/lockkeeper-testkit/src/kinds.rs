@@ -392,6 +392,7 @@ const fn permits(permits: u8, limit: u8) -> Mode {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_core::protocol::Conversion;
     use lockkeeper_memory::MemoryStore;
 
     use super::*;
@@ -423,10 +424,12 @@ mod tests {
                 protocol.queue().is_some(),
                 "{kind:?}"
             );
-            assert_eq!(kind.has_modes(), protocol.modes().is_some(), "{kind:?}");
-            let converts = protocol.conversion().is_some();
-            assert_eq!(kind.converts(), converts, "{kind:?}");
-            assert_eq!(kind.hands_over, protocol.has_cohorts(), "{kind:?}");
+            let differ = kind.has_modes() || kind.has_permits();
+            assert_eq!(differ, protocol.mode() != kind.name, "{kind:?}");
+            let conversion = protocol.conversion();
+            assert_eq!(kind.converts(), conversion.is_some(), "{kind:?}");
+            let hands_over = conversion.is_some_and(Conversion::has_cohorts);
+            assert_eq!(kind.hands_over, hands_over, "{kind:?}");
             let has_limit = protocol.limited().is_some();
             assert_eq!(kind.has_permits(), has_limit, "{kind:?}");
             // A latch is a record and nothing else.

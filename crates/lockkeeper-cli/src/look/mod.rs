@@ -15,7 +15,7 @@ use crate::exit::{CONFLICT, Failure};
 use crate::out;
 use crate::server::Server;
 pub(crate) use leader::leader;
-pub(crate) use view::{Lock, Part, described, place, time};
+pub(crate) use view::{Lock, Part, described, time};
 
 /// How many names are asked about at once. Each request is a script of its own, so the server serves others between them.
 const AT_ONCE: usize = 64;

@@ -10,6 +10,7 @@ use crate::exit::permits;
 use crate::history::History;
 use crate::kind::Mode;
 use crate::out;
+use crate::server::place;
 
 /// One lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -273,13 +274,6 @@ const fn mode(shared: bool) -> &'static str {
     }
 }
 
-/// The machine and process at the start of a label, where this library puts them unless told otherwise.
-pub(crate) fn place(label: &str) -> Option<(&str, u32)> {
-    let first = label.split(' ').next()?;
-    let (host, pid) = first.rsplit_once(':')?;
-    Some((host, pid.parse().ok()?))
-}
-
 /// RFC 3339, which ends with the year 9999.
 pub(crate) fn time(time: SystemTime) -> Option<String> {
     let mut text = String::new();
@@ -290,16 +284,6 @@ pub(crate) fn time(time: SystemTime) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_label_that_begins_with_machine_and_process_is_taken_apart() {
-        assert_eq!(place("db1:4711"), Some(("db1", 4711)));
-        assert_eq!(place("db1:4711 the nightly report"), Some(("db1", 4711)));
-        assert_eq!(place("::1:80"), Some(("::1", 80)));
-        for label in ["nightly", "", "a:b", "nightly report:12"] {
-            assert_eq!(place(label), None, "{label}");
-        }
-    }
 
     #[test]
     fn a_renewal_is_no_change_worth_telling() {

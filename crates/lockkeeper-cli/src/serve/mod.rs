@@ -9,16 +9,15 @@ mod token;
 mod view;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use lockkeeper::Client;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::args::ServeOptions;
 use crate::exit::{self, Failure};
 use crate::out;
 use crate::server::Server;
@@ -29,36 +28,6 @@ use token::Token;
 
 /// How long to wait at the end for answers that are under way. Open pages are told at once.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Options of `serve`.
-#[derive(Debug, Args)]
-pub(crate) struct ServeOptions {
-    /// The address and port to listen on; port 0 takes a free port and prints it. Anybody who can connect sees all names and labels
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9090", value_parser = address)]
-    listen: SocketAddr,
-
-    /// Another name by which browsers reach this server, in addition to localhost and IP addresses, for example through a proxy.
-    /// May be given several times
-    #[arg(long = "host", value_name = "NAME")]
-    hosts: Vec<String>,
-
-    /// Let anybody with the token revoke locks
-    #[arg(long)]
-    allow_revoke: bool,
-
-    /// A file whose only line is that token, at least 16 characters [env: LOCKKEEPER_SERVE_TOKEN, the token itself]
-    #[arg(long, value_name = "FILE", requires = "allow_revoke")]
-    token_file: Option<PathBuf>,
-
-    /// Which names: * matches any text, ? one character, [a-c] one of these characters
-    #[arg(default_value = "*")]
-    pattern: String,
-}
-
-fn address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse()
-        .map_err(|_| "expected an address and a port, such as 127.0.0.1:9090 or [::1]:9090")
-}
 
 #[derive(Serialize)]
 struct Listening {

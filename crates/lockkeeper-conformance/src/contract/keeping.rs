@@ -1,6 +1,6 @@
 //! A lock that stays unavailable for a minimum time.
 
-use lockkeeper::Released;
+use lockkeeper::{CoolsDown, Released};
 use tokio::time::Instant;
 
 use super::*;
@@ -8,7 +8,7 @@ use super::*;
 /// The minimum time to hold in these tests.
 const SHORTEST: Duration = Duration::from_millis(500);
 
-pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
+pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject<Guard: CoolsDown>>(
     site: &dyn Site,
 ) -> Result<()> {
     let (one, other) = (client(site).await?, client(site).await?);
@@ -45,7 +45,9 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject>(
     Ok(())
 }
 
-pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &dyn Site) -> Result<()> {
+pub async fn a_release_after_min_hold_frees_at_once<S: Subject<Guard: CoolsDown>>(
+    site: &dyn Site,
+) -> Result<()> {
     let client = client(site).await?;
     let lock = S::new(&client, "name");
     let guard = lock.acquire().min_hold(SHORT).ttl(LONG).await?;
@@ -60,7 +62,7 @@ pub async fn a_release_after_min_hold_frees_at_once<S: Subject>(site: &dyn Site)
     Ok(())
 }
 
-pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
+pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject<Guard: CoolsDown>>(
     site: &dyn Site,
 ) -> Result<()> {
     let client = client(site).await?;
@@ -74,7 +76,9 @@ pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject>(
     Ok(())
 }
 
-pub async fn bad_bounds_of_holding_are_refused_before_anything_is_sent<S: Subject>(
+pub async fn bad_bounds_of_holding_are_refused_before_anything_is_sent<
+    S: Subject<Guard: CoolsDown>,
+>(
     site: &dyn Site,
 ) -> Result<()> {
     let client = site.client(settings().label("")).await?;

@@ -38,7 +38,7 @@ use tracing::Instrument as _;
 use crate::acquire::acquisition::Acquisition;
 use crate::acquire::options::{Options, Wait};
 use crate::acquire::plan::{Plan, Target};
-use crate::grant::guard::{Guard, Queued, SingleServer};
+use crate::grant::guard::{CoolsDown, Guard, Queued, SingleServer};
 use crate::grant::hold::Hold;
 use crate::grant::lease::Lease;
 use crate::seam::observer::AcquisitionOutcome;
@@ -185,7 +185,7 @@ impl<G, W> Acquire<G, W> {
     }
 }
 
-impl<G: SingleServer, W> Acquire<G, W> {
+impl<G: CoolsDown, W> Acquire<G, W> {
     /// Keeps the lock unavailable for at least `shortest` after the grant, even if it is released sooner. An early
     /// release ends the lease for its holder at once, and the lock stays taken for the rest of the time
     /// ([`Released::Kept`](crate::Released::Kept)). Use one minute for a job that must not run twice within a minute,
@@ -218,7 +218,9 @@ impl<G: SingleServer, W> Acquire<G, W> {
         self.options.min_hold = Some(shortest);
         self
     }
+}
 
+impl<G: SingleServer, W> Acquire<G, W> {
     /// Requires that `least` replicas of each server involved confirm the grant before it counts. Otherwise the lock
     /// is released and [`Error::NotReplicated`](crate::Error::NotReplicated) says how many confirmed. Zero, the
     /// default, requires none.

@@ -92,16 +92,12 @@ impl Acquisition {
                 (pin!(part.changed().notified()), pin!(opening.notified()));
             changed.as_mut().enable();
             opened.as_mut().enable();
-            if missed
-                && engine.subscriptions.hears(&channel)
-                && !mutant!(NoHeartbeatAfterSubscribing)
-            {
+            if missed && engine.subscriptions.hears(&channel) {
                 if let Some(turn) = &mut turn {
                     turn.mark_unchanged();
                 }
-                // A message between the reply and the subscription has been missed: send a heartbeat now.
                 let now = part.now();
-                part.change(|claim| claim.hurry(now));
+                part.change(|claim| claim.subscribed(now));
                 missed = false;
             }
             if missed && let Some(refusal) = engine.subscriptions.refusal(&channel) {

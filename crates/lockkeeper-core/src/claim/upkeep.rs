@@ -239,6 +239,14 @@ impl Claim {
         self.keep_now(now);
     }
 
+    /// Notes that messages for the claim arrive from now on. One between the answer to wait and the subscription has
+    /// been missed, so a heartbeat follows.
+    pub(crate) fn subscribed(&mut self, now: Moment) {
+        if !mutant!(NoHeartbeatAfterSubscribing) {
+            self.hurry(now);
+        }
+    }
+
     /// Makes the request that keeps the claim alive due now, unless one is unanswered.
     pub(crate) fn keep_now(&mut self, now: Moment) {
         if self.agenda().due.is_some()

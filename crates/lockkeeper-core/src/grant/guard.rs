@@ -39,12 +39,16 @@ pub trait Guard:
 /// Marks guards of locks whose waiters queue on the server. Only their acquisitions have `max_queue`.
 pub trait Queued: Guard {}
 
-/// Marks guards of locks that are on one server each. Only their acquisitions have `min_hold` and `min_replicas`.
+/// Marks guards of locks that are on one server each. Only their acquisitions have `min_replicas`.
 pub trait SingleServer: Guard {}
+
+/// Marks guards of locks that a release can keep unavailable for a while. Only their acquisitions have `min_hold`.
+pub trait CoolsDown: SingleServer {}
 
 impl Guard for Hold {}
 impl Queued for Hold {}
 impl SingleServer for Hold {}
+impl CoolsDown for Hold {}
 
 /// Declares the guard of a kind. The guard wraps a [`Hold`](crate::Hold), dereferences to its
 /// [`Lease`](crate::Lease), has a `release`, and implements the marker traits after the colon.

@@ -1,12 +1,14 @@
 //! Releasing all parts of a hold, and waiting for enough answers.
 
+#[cfg(feature = "mutants")]
+mod mistaken;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
-use crate::claim::Claim;
 use crate::engine::Engine;
 use crate::engine::part::Part;
 use crate::engine::release::{Attempt, attempt_all};
@@ -35,9 +37,13 @@ pub(crate) async fn release_all(
     claims: &[Unreleased],
     needs: usize,
 ) -> Vec<Option<Result<Released>>> {
+    #[cfg(feature = "mutants")]
+    if mutant!(ReleaseStopsAtFirstError) {
+        return mistaken::release_all(claims).await;
+    }
     match claims {
         [] => Vec::new(),
-        [alone] if !mutant!(ReleaseStopsAtFirstError) => {
+        [alone] => {
             let outcomes = release(&alone.engine, &alone.parts).await;
             outcomes.into_iter().map(Some).collect()
         }
@@ -50,7 +56,6 @@ async fn release_several(
     claims: &[Unreleased],
     needs: usize,
 ) -> Vec<Option<Result<Released>>> {
-    let one_by_one = mutant!(ReleaseStopsAtFirstError);
     let mut outcomes: Vec<Vec<Option<Result<Released>>>> = Vec::new();
     for it in claims {
         outcomes.push(it.parts.iter().map(|_| None).collect());
@@ -64,8 +69,7 @@ async fn release_several(
     for at in claims.iter().enumerate().rev() {
         releases.push(release_one(at));
     }
-    let abreast = if one_by_one { 1 } else { claims.len() };
-    let mut releases = stream::iter(releases).buffer_unordered(abreast);
+    let mut releases = stream::iter(releases).buffer_unordered(claims.len());
     let (mut confirmed, mut patience) = (0, None);
     loop {
         let answered = tokio::select! {
@@ -78,13 +82,6 @@ async fn release_several(
         };
         let is_confirmed = |result: &&Result<Released>| result.as_ref().err().is_none_or(is_gone);
         let here = results.iter().filter(is_confirmed).count();
-        if one_by_one && here < results.len() {
-            let rest = claims.iter().flat_map(|it| &it.parts);
-            for part in rest {
-                part.change(Claim::take_release);
-            }
-            break;
-        }
         outcomes[at] = results.into_iter().map(Some).collect();
         confirmed += here;
         if needs < total && confirmed >= needs {
@@ -146,7 +143,7 @@ pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<
                 results[*at] = attempt.map(Attempt::result);
                 again
             });
-            if open.is_empty() || mutant!(ReleaseStopsAtFirstError) {
+            if open.is_empty() {
                 return;
             }
             tokio::time::sleep(pauses.next()).await;

@@ -282,6 +282,12 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Returns the name.
     fn name(&self) -> &Name;
 
+    /// Returns, as one text, the kind and what else distinguishes its claims: the mode, or the permits that a claim
+    /// takes.
+    fn mode(&self) -> Cow<'static, str> {
+        self.kind().as_str().into()
+    }
+
     /// Makes the claim a holder, if that is possible now.
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall;
 
@@ -308,37 +314,14 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns whether claims of several owners can hold together, for a kind without a queue on the server. The
-    /// waiters of this client that can hold together then ask one after the other: as soon as one of them is granted,
-    /// the next asks. If the poller waits for something else and has asked in vain, the first of them asks.
-    fn shares(&self) -> bool {
-        false
-    }
-
-    /// Returns whether a release can keep the name unavailable for a while. If not, `min_hold` is refused.
-    fn cools_down(&self) -> bool {
-        true
-    }
-
     /// For kinds whose claims wait in a queue on the server.
     fn queue(&self) -> Option<&dyn Queue> {
-        None
-    }
-
-    /// For kinds that can hold a name in several modes.
-    fn modes(&self) -> Option<&dyn Modes> {
         None
     }
 
     /// For kinds in which one claim can replace another.
     fn conversion(&self) -> Option<&dyn Conversion> {
         None
-    }
-
-    /// Returns whether the claims of one client form a cohort: only one of them asks the server, and a released claim
-    /// hands the name over to the next. For kinds with one holder that promise no order.
-    fn has_cohorts(&self) -> bool {
-        false
     }
 
     /// For kinds that limit how much of a name can be held at a time.
@@ -385,24 +368,20 @@ pub trait Queue: Send + Sync {
     }
 }
 
-/// Kinds that can hold a name in several modes, each with its own protocol.
-pub trait Modes: Send + Sync {
-    /// Returns the kind and this mode, in one word.
-    fn mode(&self) -> &'static str;
-}
-
 /// Kinds in which one claim can replace another in one step, so that no third claim can hold in between.
 pub trait Conversion: Send + Sync {
     /// Makes the claim a holder in place of `old`: a claim of the same owner in another mode, or one of its client's
     /// cohort. `overtakes` says that an acquire of the old one is unanswered. Running it again gives the same answer.
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, overtakes: bool) -> ScriptCall;
+
+    /// Returns whether the claims of one client form a cohort: only one of them asks the server, and a released claim
+    /// hands the name over to the next. For kinds with one holder that promise no order. Otherwise a claim replaces
+    /// one of its owner in another mode.
+    fn has_cohorts(&self) -> bool;
 }
 
 /// Kinds that limit how many permits can be held at a time.
 pub trait Limited: Send + Sync {
-    /// Returns, as one text, the kind, how many permits a claim takes and the limit that its client was given.
-    fn mode(&self) -> String;
-
     /// Asks for the limit and how many permits are held; with a `limit`, sets that limit first.
     fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall;
 
@@ -439,6 +418,18 @@ pub trait Foreign: Send + Sync {
     /// Returns the function that recognises a message for waiters on that channel.
     fn is_wake(&self) -> IsWake;
 
+    /// Returns whether claims of several owners can hold together. The waiters of this client that can hold together
+    /// then ask one after the other: as soon as one of them is granted, the next asks. If the poller waits for
+    /// something else and has asked in vain, the first of them asks.
+    fn shares(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a release can keep the name unavailable for a while. If not, `min_hold` is refused.
+    fn cools_down(&self) -> bool {
+        true
+    }
+
     /// Asks who holds; the reply is that of [`name::INSPECT`](lockkeeper_lua::name::INSPECT). Changes nothing.
     fn inspect(&self) -> ScriptCall;
 
@@ -470,12 +461,15 @@ impl dyn Protocol {
         name.key(self.queue().map_or("wake", |_| "grant"))
     }
 
-    /// Returns the kind, together with the mode or with the permits that a claim takes, if the kind has them.
-    pub(crate) fn mode(&self) -> Cow<'static, str> {
-        match (self.modes(), self.limited()) {
-            (Some(modes), _) => modes.mode().into(),
-            (None, Some(limited)) => limited.mode().into(),
-            (None, None) => self.kind().as_str().into(),
-        }
+    pub(crate) fn has_cohorts(&self) -> bool {
+        self.conversion().is_some_and(Conversion::has_cohorts)
+    }
+
+    pub(crate) fn shares(&self) -> bool {
+        self.foreign().is_some_and(Foreign::shares)
+    }
+
+    pub(crate) fn cools_down(&self) -> bool {
+        self.foreign().is_none_or(Foreign::cools_down)
     }
 }

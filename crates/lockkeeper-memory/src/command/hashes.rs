@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use super::{Database, Outcome, count, integer};
+use super::database::{Database, Outcome, count, integer};
 use crate::resp::{Refusal, Resp};
 
 /// `HSET key field value [field value …]`: how many fields are new.

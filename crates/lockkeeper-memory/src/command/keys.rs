@@ -2,7 +2,7 @@
 
 use lockkeeper_core::glob;
 
-use super::{Database, Outcome, count, integer};
+use super::database::{Database, Outcome, count, integer};
 use crate::keyspace::Data;
 use crate::resp::{Refusal, Resp};
 

@@ -1,6 +1,6 @@
 //! Commands on lists.
 
-use super::{Database, Outcome, count, integer, range};
+use super::database::{Database, Outcome, count, integer, range};
 use crate::resp::{Refusal, Resp};
 
 /// `RPUSH key element [element …]`: the new length of the list.

@@ -1,6 +1,6 @@
 //! Commands on sorted sets.
 
-use super::{Database, Outcome, count, integer, range};
+use super::database::{Database, Outcome, count, integer, range};
 use crate::resp::{Refusal, Resp};
 
 /// The largest score up to which a server, whose scores are doubles, can count in ones.

@@ -1,6 +1,6 @@
 //! Commands on strings.
 
-use super::{Database, Outcome, integer};
+use super::database::{Database, Outcome, integer};
 use crate::keyspace::{Data, Expiry};
 use crate::resp::{Refusal, Resp};
 

@@ -8,12 +8,12 @@ use crate::RedissonReadWriteLock;
 
 lockkeeper_core::guard! {
     /// One hold of a [`RedissonReadWriteLock`] to read. Dereferences to its [`Lease`](lockkeeper_core::Lease).
-    pub struct RedissonReadGuard: SingleServer;
+    pub struct RedissonReadGuard: SingleServer, CoolsDown;
 }
 
 lockkeeper_core::guard! {
     /// One hold of a [`RedissonReadWriteLock`] to write. Dereferences to its [`Lease`](lockkeeper_core::Lease).
-    pub struct RedissonWriteGuard: SingleServer;
+    pub struct RedissonWriteGuard: SingleServer, CoolsDown;
 }
 
 impl RedissonReadGuard {

@@ -1,8 +1,9 @@
 //! The scripts, in each mode, of a name that Redisson's `RReadWriteLock` uses too.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
-use lockkeeper_core::protocol::{Foreign, IsWake, Modes, Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::protocol::{Foreign, IsWake, Protocol, RequestContext, ScriptCall};
 use lockkeeper_core::{ClaimId, Kind, Name};
 use lockkeeper_lua::redisson;
 
@@ -64,6 +65,13 @@ impl Protocol for ReadWriteProtocol {
         &self.name
     }
 
+    fn mode(&self) -> Cow<'static, str> {
+        match self.mode {
+            Mode::Read => "redisson-rwlock/read".into(),
+            Mode::Write => "redisson-rwlock/write".into(),
+        }
+    }
+
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
         let ([main, claims], claim) = (self.keys(), ask.claim);
         let (tombstone, counter) = (self.name.tombstone(claim), self.name.counter());
@@ -113,25 +121,8 @@ impl Protocol for ReadWriteProtocol {
         true
     }
 
-    fn shares(&self) -> bool {
-        self.mode == Mode::Read
-    }
-
-    fn modes(&self) -> Option<&dyn Modes> {
-        Some(self)
-    }
-
     fn foreign(&self) -> Option<&dyn Foreign> {
         Some(self)
-    }
-}
-
-impl Modes for ReadWriteProtocol {
-    fn mode(&self) -> &'static str {
-        match self.mode {
-            Mode::Read => "redisson-rwlock/read",
-            Mode::Write => "redisson-rwlock/write",
-        }
     }
 }
 
@@ -144,6 +135,10 @@ impl Foreign for ReadWriteProtocol {
     /// Redisson sends `0` when the last reader releases, and `1` when a writer does.
     fn is_wake(&self) -> IsWake {
         |message| !message.is_empty() && message.iter().all(u8::is_ascii_digit)
+    }
+
+    fn shares(&self) -> bool {
+        self.mode == Mode::Read
     }
 
     fn inspect(&self) -> ScriptCall {

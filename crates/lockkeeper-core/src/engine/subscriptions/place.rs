@@ -76,8 +76,9 @@ impl Place {
         }
     }
 
-    /// Whether it is this waiter's turn now. A poll that begins after this call sees everything of which messages have told before.
-    pub(crate) fn has_come(&self) -> bool {
+    /// Takes this waiter's turn, if it is its turn now. A poll that begins after this call sees everything that messages
+    /// have reported before it.
+    pub(crate) fn try_turn(&self) -> bool {
         matches!(self.look(), Ok(Turn::Poll))
     }
 

@@ -1,5 +1,6 @@
 //! The protocol of every kind that one server decides: claims hold shares of a name, alone or together with others.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use lockkeeper_lua::{lock, multi};
 
 use crate::seam::protocol::{
-    Conversion, Joint, Kind, Limited, Modes, Protocol, Queue, RequestContext, ScriptCall, Together,
+    Conversion, Joint, Kind, Limited, Protocol, Queue, RequestContext, ScriptCall, Together,
 };
 use crate::words::name::{Key, Name};
 use crate::words::owner::ClaimId;
@@ -162,6 +163,14 @@ impl Protocol for LockProtocol {
         &self.name
     }
 
+    fn mode(&self) -> Cow<'static, str> {
+        match (self.modes, self.share) {
+            (Some((_, mode)), _) => mode.into(),
+            (None, Share::Permits { .. }) => format!("{} {}", self.kind, self.share).into(),
+            (None, _) => self.kind.as_str().into(),
+        }
+    }
+
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
         let limit = ask.queue_limit();
         let queue_limit: &dyn Display = match (self.queues, ask.queue_limit) {
@@ -234,16 +243,8 @@ impl Protocol for LockProtocol {
         self.queues.then_some(self)
     }
 
-    fn modes(&self) -> Option<&dyn Modes> {
-        self.modes.is_some().then_some(self)
-    }
-
     fn conversion(&self) -> Option<&dyn Conversion> {
         (self.cohorts || self.modes.is_some()).then_some(self)
-    }
-
-    fn has_cohorts(&self) -> bool {
-        self.cohorts
     }
 
     fn limited(&self) -> Option<&dyn Limited> {
@@ -277,12 +278,6 @@ impl Queue for LockProtocol {
     }
 }
 
-impl Modes for LockProtocol {
-    fn mode(&self) -> &'static str {
-        self.modes.map_or(self.kind.as_str(), |(_, mode)| mode)
-    }
-}
-
 impl Conversion for LockProtocol {
     fn convert(&self, ask: RequestContext<'_>, old: &ClaimId, in_doubt: bool) -> ScriptCall {
         let old_share = self.modes.map_or(self.share, |(other, _)| other);
@@ -302,13 +297,13 @@ impl Conversion for LockProtocol {
         let keys = keys.chain([Key::Tombstone(&self.name, old)]);
         ScriptCall::new(&lock::CONVERT, keys, args)
     }
+
+    fn has_cohorts(&self) -> bool {
+        self.cohorts
+    }
 }
 
 impl Limited for LockProtocol {
-    fn mode(&self) -> String {
-        format!("{} {}", self.kind, self.share)
-    }
-
     fn limit(&self, limit: Option<u32>, floor: u64, waiter_ttl: Duration) -> ScriptCall {
         let args: [&dyn Display; 5] = [
             &limit.unwrap_or(0),
