@@ -8,10 +8,11 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all, select_all};
+use futures_util::future::{BoxFuture, join, join_all, select_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
@@ -232,10 +233,10 @@ impl Acquisition {
                 self.let_go();
                 let holder = match silent {
                     true => None,
+                    // Boxed, so that an acquisition needs no memory for this while it waits.
                     false => {
-                        join(self.in_the_way(&own), self.departed(Some(WITHDRAWAL)))
-                            .await
-                            .0
+                        let asked = Box::pin(self.in_the_way(&own));
+                        join(asked, self.departed(Some(WITHDRAWAL))).await.0
                     }
                 };
                 Err(self.timeout(waited, holder, place))
@@ -406,28 +407,27 @@ async fn is_closed(stage: Arc<Stage>) {
     }
 }
 
-/// Resolves when one of the holds has ended; never if there is none.
-fn first_ended(held: &[Hold]) -> impl Future<Output = ()> + Send + use<> {
-    let ended: Vec<_> = held.iter().map(|hold| hold.ended()).collect();
-    async move {
-        match ended.is_empty() {
-            true => std::future::pending().await,
-            false => drop(select_all(ended).await),
-        }
+/// Resolves when one of the holds has ended; never if there is none. Boxed, like
+/// [`renewed_while_polled`], so that a wait for one name needs no memory for it.
+fn first_ended(held: &[Hold]) -> BoxFuture<'static, ()> {
+    if held.is_empty() {
+        return pending().boxed();
     }
+    let ended: Vec<_> = held.iter().map(|hold| hold.ended()).collect();
+    select_all(ended).map(drop).boxed()
 }
 
 /// Keeps the earlier stages for one waiter ttl after the last poll, because a future that is not polled again must not hold
 /// them for ever and keep all others out. Never resolves.
-fn renewed_while_polled(held: &[Hold]) -> impl Future<Output = Infallible> + Send + use<> {
+fn renewed_while_polled(held: &[Hold]) -> BoxFuture<'static, Infallible> {
     let parts = held.iter().flat_map(Hold::parts_and_engines);
     let parts: Vec<_> = parts.map(|(part, _)| Arc::clone(part)).collect();
-    async move {
-        let shortest = parts.iter().map(|part| part.terms.waiter_ttl).min();
-        let (Some(first), Some(shortest)) = (parts.first(), shortest) else {
-            return std::future::pending().await;
-        };
-        let clock = &first.requester.clock;
+    let shortest = parts.iter().map(|part| part.terms.waiter_ttl).min();
+    let Some(shortest) = shortest else {
+        return pending().boxed();
+    };
+    let renewed = async move {
+        let clock = &parts[0].requester.clock;
         loop {
             for part in &parts {
                 let end = part.now().after(part.terms.waiter_ttl);
@@ -435,5 +435,6 @@ fn renewed_while_polled(held: &[Hold]) -> impl Future<Output = Infallible> + Sen
             }
             sleep_until(clock, clock.now().after(shortest / 3)).await;
         }
-    }
+    };
+    renewed.boxed()
 }

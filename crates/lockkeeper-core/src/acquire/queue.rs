@@ -16,9 +16,12 @@
 //! 7. A claim that stops waiting is released like a holder's, which advances the queue.
 
 use std::fmt::Write as _;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::acquire::acquisition::Acquisition;
@@ -129,7 +132,7 @@ impl Acquisition {
                 biased;
                 () = changed => {}
                 () = opened, if missed => {}
-                () = told(&mut turn) => {
+                () = told(turn.as_mut()) => {
                     let now = part.now();
                     part.change(|claim| claim.hurry(now));
                 }
@@ -139,13 +142,16 @@ impl Acquisition {
     }
 }
 
-/// Resolves when a message says that the turn may have come; never for a queue that grants.
-async fn told(turn: &mut Option<watch::Receiver<()>>) {
-    let heard = match turn {
-        Some(turn) => turn.changed().await.is_ok(),
-        None => false,
+/// Resolves when a message says that the turn may have come; never for a queue that grants. Boxed, so that a wait in
+/// such a queue needs no memory for it.
+fn told(turn: Option<&mut watch::Receiver<()>>) -> BoxFuture<'_, ()> {
+    let Some(turn) = turn else {
+        return pending().boxed();
     };
-    if !heard {
-        std::future::pending::<()>().await;
-    }
+    let heard = async move {
+        if turn.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    heard.boxed()
 }

@@ -38,7 +38,7 @@ pub(super) enum Turn {
     /// On one server.
     One(Place),
     /// On every server.
-    Majority(Watch),
+    Majority(Box<Watch>),
 }
 
 /// Places in the local queues of all servers.
@@ -82,7 +82,7 @@ impl Turn {
 
     fn new(stage: &Stage, until: Option<Moment>) -> Self {
         match stage.quorum {
-            Some(quorum) => Self::Majority(Watch::new(stage, quorum)),
+            Some(quorum) => Self::Majority(Box::new(Watch::new(stage, quorum))),
             None => {
                 let spec = stage.first();
                 let (subscriptions, protocol) = (&spec.engine.subscriptions, &spec.protocol);
@@ -99,7 +99,8 @@ impl Turn {
                 let turn = place.turn().await;
                 turn.map_err(|over| over.error(stage))
             }
-            Self::Majority(watch) => watch.turn(stage).await,
+            // Boxed, so that a wait on one server needs no memory for it.
+            Self::Majority(watch) => Box::pin(watch.turn(stage)).await,
         }
     }
 
