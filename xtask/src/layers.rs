@@ -1,7 +1,8 @@
 //! Which source file imports which: layers and circles.
 //!
-//! Files are read, not compiled. An import is any path outside comments that begins with `crate::` or `super::`. It counts as
-//! an import of the file with the longest matching module path. Modules named `tests` may import whatever they test.
+//! Files are read, not compiled. An import is any path outside comments that begins with `crate::`, `super::` or the name of a
+//! module that the file declares. It counts as an import of the file with the longest matching module path. Modules named
+//! `tests` may import whatever they test, and the root of a crate may show its users whatever it likes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +73,7 @@ impl Imports {
             .collect();
         let known: BTreeSet<String> = files.iter().map(|(module, _)| module.join("::")).collect();
         let imports = files.iter().map(|(module, text)| {
-            let imported = paths(text).into_iter();
+            let imported = paths(text, !module.is_empty()).into_iter();
             let imported = imported.filter_map(|path| file_of(&path, module, &known));
             let own = module.join("::");
             let imported = imported.filter(|it| *it != own).collect();
@@ -159,21 +160,32 @@ fn module_of(path: &str) -> Vec<&str> {
     module
 }
 
-/// Every path that begins with `crate::` or `super::`; those in braces are listed one by one.
-fn paths(text: &str) -> Vec<String> {
+/// Every path that begins with `crate::`, `super::` or, with `down`, a module that the file declares (`self::` is put in
+/// front of those). Paths in braces are listed one by one.
+fn paths(text: &str, down: bool) -> Vec<String> {
     let code: Vec<&str> = text
         .lines()
         .take_while(|line| !line.trim_start().starts_with("#[cfg(test)]"))
         .map(|line| line.split("//").next().unwrap_or_default())
         .collect();
     let code = code.join("\n");
+    let declared = code.lines().filter_map(|line| {
+        let (_, module) = line.trim().rsplit_once("mod ")?;
+        module.strip_suffix(';')
+    });
+    let declared: Vec<String> = declared
+        .filter(|_| down)
+        .map(|it| format!("{it}::"))
+        .collect();
     let mut found = Vec::new();
-    for start in ["crate::", "super::"] {
+    let starts = ["crate::", "super::"].map(|start| (start, ""));
+    let down = declared.iter().map(|start| (start.as_str(), "self::"));
+    for (start, begun) in starts.into_iter().chain(down) {
         for (at, _) in code.match_indices(start) {
             // `$crate` belongs to a macro, and `lockkeeper_core::crate` is not a path.
             let before = code[..at].chars().next_back();
-            if before.is_none_or(|it| !it.is_alphanumeric() && !"_$:".contains(it)) {
-                expand(&code[at..], String::new(), &mut found);
+            if before.is_none_or(|it| !it.is_alphanumeric() && !"_$:.".contains(it)) {
+                expand(&code[at..], begun.to_owned(), &mut found);
             }
         }
     }
@@ -209,8 +221,8 @@ fn file_of(path: &str, module: &[&str], known: &BTreeSet<String>) -> Option<Stri
             base.pop();
             parts.remove(0);
         }
-    } else {
-        parts.remove(0);
+    } else if parts.remove(0) == "self" {
+        base.extend_from_slice(module);
     }
     base.extend(parts);
     let of_root = base.len() == 1 && base[0].starts_with(char::is_uppercase);
@@ -270,5 +282,15 @@ mod tests {
         let files = || files.into_iter().zip(texts.iter().map(String::as_str));
         assert_eq!(Imports::of(files()).circles().len(), 1);
         assert!(Imports::of(files().take(4)).circles().is_empty());
+    }
+
+    #[test]
+    fn a_parent_that_uses_its_children_is_part_of_their_circle() {
+        let parent =
+            "mod a;\nmod b;\nmod c;\nmod d;\nuse a::It;\nfn f() { b::f(); c::f(); d::f() }";
+        let children = ["p/a.rs", "p/b.rs", "p/c.rs", "p/d.rs"].map(|it| (it, "use super::It;"));
+        let of = |parent| Imports::of([("p/mod.rs", parent)].into_iter().chain(children)).circles();
+        assert_eq!(of(parent).len(), 1);
+        assert!(of("mod a;\nmod b;\nmod c;\nmod d;\n// a::It\nuse other::a::It;").is_empty());
     }
 }
