@@ -182,9 +182,11 @@ fn paths(text: &str, down: bool) -> Vec<String> {
     let down = declared.iter().map(|start| (start.as_str(), "self::"));
     for (start, begun) in starts.into_iter().chain(down) {
         for (at, _) in code.match_indices(start) {
-            // `$crate` belongs to a macro, and `lockkeeper_core::crate` is not a path.
-            let before = code[..at].chars().next_back();
-            if before.is_none_or(|it| !it.is_alphanumeric() && !"_$:.".contains(it)) {
+            // `$crate` belongs to a macro, `lockkeeper_core::crate` is not a path, and `pub(in crate::it)` imports nothing.
+            let before = &code[..at];
+            let last = before.chars().next_back();
+            let begins = last.is_none_or(|it| !it.is_alphanumeric() && !"_$:.".contains(it));
+            if begins && !before.ends_with("(in ") {
                 expand(&code[at..], begun.to_owned(), &mut found);
             }
         }
@@ -244,13 +246,17 @@ mod tests {
             "use crate::{engine::part::Part, words::kind};",
             "fn f() { crate::engine::part::new() }",
             "use crate::Part;",
+            "fn f() { for it in crate::engine::part::all() {} }",
         ] {
             let files = [("words/kind.rs", text), ("engine/part.rs", "")];
             let against = Imports::of(files).against(&CORE);
             assert_eq!(against.len(), 1, "{text}: {against:?}");
         }
         let fine = [
-            ("words/kind.rs", "// use crate::engine::part::Part;"),
+            (
+                "words/kind.rs",
+                "pub(in crate::engine) fn f() {} // use crate::engine::part::Part;",
+            ),
             ("engine/part.rs", "use crate::words::kind::Kind;"),
         ];
         assert!(Imports::of(fine).against(&CORE).is_empty());

@@ -8,20 +8,8 @@ mod exclusion;
 mod keeping;
 mod leases;
 mod outside;
+mod shared;
 mod waiting;
-
-use std::slice::from_ref;
-use std::sync::Arc;
-use std::time::Duration;
-
-use anyhow::{Result, bail, ensure};
-use lockkeeper::{Client, ClientBuilder, Error, Guard, LeaseState, Lock as _, LossReason};
-use tokio::task::JoinSet;
-
-use crate::gated::{GatedStore, drop_after};
-use crate::history::{History, ValidSpan, now};
-use crate::site::Site;
-use crate::subject::{Common, Subject, connect};
 
 pub use alone::*;
 pub use dropping::*;
@@ -31,18 +19,6 @@ pub use keeping::*;
 pub use leases::*;
 pub use outside::*;
 pub use waiting::*;
-
-/// Long enough that nothing in a test ends by it, unless the test says so.
-const LONG: Duration = Duration::from_secs(30);
-
-/// Far below [`LONG`]: what comes within this time came by a message, not at the end of a lease.
-const SOON: Duration = Duration::from_secs(10);
-
-/// A lease that a test waits out.
-const SHORT: Duration = Duration::from_millis(300);
-
-/// A lease that is renewed, even if a slow machine stands still for a second.
-const RENEWED: Duration = Duration::from_millis(1_500);
 
 /// Makes a module of tests: `contract!(mutex, Mutex, MySite::start().await?, flavor = "multi_thread")`. For a
 /// [`Redlock`](lockkeeper::Redlock) use `common_contract!`, which has the tests that apply to it.
@@ -120,34 +96,4 @@ macro_rules! common_contract {
             ::tokio::time::timeout(limit, $crate::contract::$test::<$subject>(&site)).await?
         }
     };
-}
-
-fn settings() -> ClientBuilder {
-    Client::builder().ttl(LONG)
-}
-
-/// The clients of one process.
-async fn clients(site: &dyn Site) -> Result<Vec<Client>> {
-    connect(site, settings(), |store| store).await
-}
-
-/// The client of one process, for a kind on one server.
-async fn client(site: &dyn Site) -> Result<Client> {
-    site.client(settings()).await
-}
-
-/// The reason of an error, if that is the loss of a lease.
-fn lost(error: &Option<Error>) -> Option<LossReason> {
-    match error {
-        Some(Error::Lost { reason, .. }) => Some(*reason),
-        _ => None,
-    }
-}
-
-/// Checks that the lock becomes free soon, without waiting for a lease to end.
-async fn expect_free<S: Common>(clients: &[Client], name: &str) -> Result<()> {
-    let contender = S::Contender::over(clients, name);
-    let guard = contender.acquire().wait_for(SOON).await?;
-    Guard::release(guard).await?;
-    Ok(())
 }

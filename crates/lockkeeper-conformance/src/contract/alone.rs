@@ -1,6 +1,6 @@
 //! Bad input and closing, for kinds on one server.
 
-use super::*;
+use super::shared::*;
 
 pub async fn bad_ttls_and_names_are_refused_before_anything_is_sent<S: Subject>(
     site: &dyn Site,

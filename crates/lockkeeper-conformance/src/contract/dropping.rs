@@ -2,7 +2,7 @@
 
 use lockkeeper_core::store::Store;
 
-use super::*;
+use super::shared::*;
 
 pub async fn dropping_an_acquisition_after_any_poll_leaves_nothing<S: Common>(
     site: &dyn Site,

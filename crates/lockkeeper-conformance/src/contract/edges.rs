@@ -2,7 +2,7 @@
 
 use lockkeeper_core::Name;
 
-use super::*;
+use super::shared::*;
 
 pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;

@@ -2,7 +2,7 @@
 
 use lockkeeper_core::Name;
 
-use super::*;
+use super::shared::*;
 
 pub async fn a_second_acquirer_waits_until_the_first_releases<S: Common>(
     site: &dyn Site,

@@ -3,7 +3,7 @@
 use lockkeeper::{CoolsDown, Released};
 use tokio::time::Instant;
 
-use super::*;
+use super::shared::*;
 
 /// The minimum time to hold in these tests.
 const SHORTEST: Duration = Duration::from_millis(500);

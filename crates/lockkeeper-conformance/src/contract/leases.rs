@@ -1,6 +1,6 @@
 //! What a holder knows about its lease.
 
-use super::*;
+use super::shared::*;
 
 pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;

@@ -2,7 +2,7 @@
 
 use lockkeeper::HolderState;
 
-use super::*;
+use super::shared::*;
 
 pub async fn inspection_shows_who_holds_and_how_many_wait<S: Subject>(
     site: &dyn Site,

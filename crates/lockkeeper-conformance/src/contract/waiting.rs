@@ -1,6 +1,6 @@
 //! How waiting ends.
 
-use super::*;
+use super::shared::*;
 
 pub async fn waiting_ends_with_a_timeout<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
