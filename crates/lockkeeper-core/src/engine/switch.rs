@@ -1,7 +1,9 @@
 //! A switch that is set once and wakes all its waiters.
 //!
 //! Tokio's `watch` would do, but it spreads its waiters randomly over several lists, so the order in which they wake is
-//! unknown. Here they wake in the order in which they began to wait, so that a run with a given seed can be repeated.
+//! unknown. Here they wake in the order in which they began to wait, so that a run with a given seed can be repeated. A
+//! `CancellationToken` of tokio-util keeps that order, but locks a mutex whenever it is looked at, and all acquisitions
+//! of a client look at the same one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,14 +13,14 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Switch {
     thrown: AtomicBool,
-    bell: Notify,
+    changed: Notify,
 }
 
 impl Switch {
     /// Sets it; setting it twice changes nothing.
     pub(crate) fn throw(&self) {
         self.thrown.store(true, Ordering::SeqCst);
-        self.bell.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn is_thrown(&self) -> bool {
@@ -28,9 +30,9 @@ impl Switch {
     /// Resolves when it is set, even if that was before.
     pub(crate) async fn thrown(&self) {
         // Registered before the check, so nothing is missed between the check and the wait.
-        let bell = self.bell.notified();
+        let changed = self.changed.notified();
         if !self.is_thrown() {
-            bell.await;
+            changed.await;
         }
     }
 }

@@ -4,7 +4,6 @@
 mod mistaken;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
@@ -13,15 +12,12 @@ use crate::engine::Engine;
 use crate::engine::part::Part;
 use crate::engine::release::{Attempt, attempt_all};
 use crate::engine::unreleased::Unreleased;
+use crate::quorum::until_the_rest;
 use crate::schedule::pause::Pauses;
 use crate::seam::clock::sleep_until_some;
 use crate::words::ending::Released;
 use crate::words::error::{Error, Result};
 use crate::words::store_error::{Outcome, StoreError};
-
-/// The shortest time to wait for the remaining servers after a majority has confirmed, so that the lock is free on a
-/// slightly slower server too when the release returns.
-const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 /// Whether a release failed because there was nothing to release.
 pub(crate) const fn is_gone(error: &Error) -> bool {
@@ -85,8 +81,7 @@ async fn release_several(
         outcomes[at] = results.into_iter().map(Some).collect();
         confirmed += here;
         if needs < total && confirmed >= needs {
-            let now = clock.now();
-            patience.get_or_insert(now.after(LEAST_GRACE.max(now.since(began))));
+            patience.get_or_insert_with(|| until_the_rest(began, clock.now()));
         }
     }
     outcomes.into_iter().flatten().collect()

@@ -15,11 +15,23 @@ mod round;
 
 pub use round::{Failure, Reply, Round, Step, WrittenBack};
 
+use std::time::Duration;
+
 use crate::words::moment::Moment;
 
 /// How far a proposed token may be ahead of the token that a quorum would draw, in µs. Servers follow a proposal up to
 /// twice that far, so the whole quorum follows it.
 const APART: u64 = 500_000;
+
+/// The shortest time to wait for the remaining servers after a quorum has answered.
+const LEAST_GRACE: Duration = Duration::from_millis(10);
+
+/// Until when to wait for the remaining servers, if a request that began at `began` was answered by a quorum at
+/// `reached`: as long again. Each further server that grants lets the lock survive the loss of one more, and each that
+/// releases is free when the release returns. That is worth a few round trips, and no more.
+pub(crate) fn until_the_rest(began: Moment, reached: Moment) -> Moment {
+    reached.after(LEAST_GRACE.max(reached.since(began)))
+}
 
 /// How many servers there are, and how many of them decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

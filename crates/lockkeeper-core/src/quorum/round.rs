@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use super::Quorum;
+use super::{Quorum, until_the_rest};
 use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
-
-/// The shortest time to wait for the remaining servers after a quorum has granted. Each further server lets the lock
-/// survive the loss of one more; that is worth a few round trips, and no more.
-const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 /// A server's answer to the acquire of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -205,7 +201,7 @@ impl Round {
             return Step::Wait(None);
         }
         let reached = *self.reached.get_or_insert(now);
-        let patience = reached.after(LEAST_GRACE.max(reached.since(self.began)));
+        let patience = until_the_rest(self.began, reached);
         if open > 0 && now < patience {
             return Step::Wait(Some(patience));
         }
