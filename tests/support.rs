@@ -36,8 +36,8 @@ pub(crate) fn faulty_polling(
 
 /// Waits until the condition holds, for a minute at most.
 pub(crate) async fn until(condition: impl AsyncFn() -> Result<bool>) -> Result<()> {
-    let look = async || Ok((condition().await?, ""));
-    until::until("a condition comes true", PATIENCE, look).await
+    let look = async || Ok((condition().await?, "the condition does not hold"));
+    until::until("what the test waits for", PATIENCE, look).await
 }
 
 /// The key of the counter from which a name in the default namespace draws its tokens.

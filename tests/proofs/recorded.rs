@@ -314,7 +314,7 @@ async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_ne
     });
     worked.await??;
     for process in &processes {
-        serve(&jobs, process, &records).await?;
+        serve(&Job::of_each(NAMES), process, &records).await?;
     }
     let grants = records.check(1)?;
     let time = begun.elapsed();
@@ -325,10 +325,10 @@ async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_ne
     nothing_remains(&watched).await
 }
 
-/// How many processes share names, and how many tasks each has that reads or writes.
+/// How many processes share names, and how many reading or writing tasks each has.
 const SHARING: (usize, usize) = (4, 16);
 
-/// Makes clients of so many processes do these jobs without faults. Each name is held at least this often.
+/// Runs these jobs in several processes, without faults. Fails if a name was held less often than `at_least`.
 async fn share(site: &dyn Site, jobs: &[Job], at_least: usize) -> Result<()> {
     let records = Arc::new(Records::of(jobs).at(Pace::Hurried));
     let mut processes = Vec::new();

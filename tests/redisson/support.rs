@@ -11,7 +11,7 @@ use lockkeeper_testkit::site::Site as _;
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
-/// Without a label, of which nothing lies on the server.
+/// Without a label, so that the client leaves no key of its own on the server.
 fn settings() -> ClientBuilder {
     Client::builder().ttl(TTL).label("")
 }

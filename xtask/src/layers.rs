@@ -2,7 +2,7 @@
 //!
 //! Files are read, not compiled. An import is any path outside comments that begins with `crate::`, `super::` or the name of a
 //! module that the file declares. It counts as an import of the file with the longest matching module path. Modules named
-//! `tests` may import whatever they test, and the root of a crate may show its users whatever it likes.
+//! `tests` may import whatever they test, and the root of a crate may re-export anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -160,15 +160,19 @@ fn module_of(path: &str) -> Vec<&str> {
     module
 }
 
-/// Every path that begins with `crate::`, `super::` or, with `down`, a module that the file declares (`self::` is put in
+/// Every path that begins with `crate::`, `super::`, `self::` or, with `down`, a module that the file declares (`self::` is put in
 /// front of those). Paths in braces are listed one by one.
 fn paths(text: &str, down: bool) -> Vec<String> {
-    let code: Vec<&str> = text
-        .lines()
-        .take_while(|line| !line.trim_start().starts_with("#[cfg(test)]"))
-        .map(|line| line.split("//").next().unwrap_or_default())
-        .collect();
-    let code = code.join("\n");
+    let mut lines = text.lines();
+    let mut code = String::new();
+    while let Some(line) = lines.next() {
+        if !line.trim_start().starts_with("#[cfg(test)]") {
+            code.extend([line.split("//").next().unwrap_or_default(), "\n"]);
+        } else if !lines.next().is_some_and(|line| line.ends_with(';')) {
+            // The tests of this file, which end it. A module of tests in a file of its own is only left out.
+            break;
+        }
+    }
     let declared = code.lines().filter_map(|line| {
         let (_, module) = line.trim().rsplit_once("mod ")?;
         module.strip_suffix(';')
@@ -178,7 +182,7 @@ fn paths(text: &str, down: bool) -> Vec<String> {
         .map(|it| format!("{it}::"))
         .collect();
     let mut found = Vec::new();
-    let starts = ["crate::", "super::"].map(|start| (start, ""));
+    let starts = ["crate::", "super::", "self::"].map(|start| (start, ""));
     let down = declared.iter().map(|start| (start.as_str(), "self::"));
     for (start, begun) in starts.into_iter().chain(down) {
         for (at, _) in code.match_indices(start) {
@@ -186,6 +190,7 @@ fn paths(text: &str, down: bool) -> Vec<String> {
             let before = &code[..at];
             let last = before.chars().next_back();
             let begins = last.is_none_or(|it| !it.is_alphanumeric() && !"_$:.".contains(it));
+            let begins = begins || before.ends_with("..");
             if begins && !before.ends_with("(in ") {
                 expand(&code[at..], begun.to_owned(), &mut found);
             }
@@ -247,6 +252,8 @@ mod tests {
             "fn f() { crate::engine::part::new() }",
             "use crate::Part;",
             "fn f() { for it in crate::engine::part::all() {} }",
+            "fn f() { It { ..crate::engine::part::IT } }",
+            "#[cfg(test)]\nmod tests;\nuse crate::engine::part::Part;",
         ] {
             let files = [("words/kind.rs", text), ("engine/part.rs", "")];
             let against = Imports::of(files).against(&CORE);
@@ -255,7 +262,7 @@ mod tests {
         let fine = [
             (
                 "words/kind.rs",
-                "pub(in crate::engine) fn f() {} // use crate::engine::part::Part;",
+                "pub(in crate::engine) fn f() {} // use crate::engine::part::Part;\n#[cfg(test)]\nmod tests {\nuse crate::engine::part::Part;",
             ),
             ("engine/part.rs", "use crate::words::kind::Kind;"),
         ];
@@ -294,9 +301,17 @@ mod tests {
     fn a_parent_that_uses_its_children_is_part_of_their_circle() {
         let parent =
             "mod a;\nmod b;\nmod c;\nmod d;\nuse a::It;\nfn f() { b::f(); c::f(); d::f() }";
-        let children = ["p/a.rs", "p/b.rs", "p/c.rs", "p/d.rs"].map(|it| (it, "use super::It;"));
-        let of = |parent| Imports::of([("p/mod.rs", parent)].into_iter().chain(children)).circles();
-        assert_eq!(of(parent).len(), 1);
-        assert!(of("mod a;\nmod b;\nmod c;\nmod d;\n// a::It\nuse other::a::It;").is_empty());
+        let circles = |parent: &str| {
+            let children =
+                ["p/a.rs", "p/b.rs", "p/c.rs", "p/d.rs"].map(|it| (it, "use super::It;"));
+            let files = [("p/mod.rs", parent)].into_iter().chain(children);
+            Imports::of(files).circles().len()
+        };
+        assert_eq!(circles(parent), 1);
+        assert_eq!(circles(&parent.replace("use a", "use self::a")), 1);
+        assert_eq!(
+            circles("mod a;\nmod b;\nmod c;\nmod d;\n// a::It\nuse other::a::It;"),
+            0
+        );
     }
 }

@@ -255,7 +255,13 @@ redisson_semaphore! {
     /// - **A limit.** Java services add, drain and release permits as they like, also some that were never acquired.
     /// - **A new semaphore under an old name.** What is known of our claims is forgotten when a request finds no number there. If somebody deletes the
     ///   number and sets it anew before that, permits taken before are given back to the new one.
-    /// - **[`min_hold`](lockkeeper_core::Acquire::min_hold)**: does not exist here, because nothing would wake Java when it is over.
+    /// - **[`min_hold`](lockkeeper_core::Acquire::min_hold)**: does not exist here, because nothing would wake Java when it is over:
+    ///
+    ///   ```compile_fail,E0599
+    ///   fn wait(calls: &lockkeeper_redisson::RedissonSemaphore) {
+    ///       let _ = calls.acquire().min_hold(std::time::Duration::from_secs(60));
+    ///   }
+    ///   ```
     /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
     pub struct RedissonSemaphore, RedissonSemaphoreGuard, Ends::Ours, "2,147,483,647";
 }

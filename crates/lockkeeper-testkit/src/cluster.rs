@@ -316,14 +316,16 @@ impl Cluster {
 
     /// Waits until `yes` holds for every running node and the nodes that it sees.
     async fn agreed(&self, yes: impl AsyncFn(&Server, &str) -> Result<bool>) -> Result<()> {
-        for node in self.answering() {
-            until("the nodes agree", PATIENCE, async || {
+        until("the nodes agree", PATIENCE, async || {
+            for node in self.answering() {
                 let nodes = node.command(&["CLUSTER", "NODES"]).await?.into_text()?;
-                Ok((yes(node, &nodes).await?, nodes))
-            })
-            .await?;
-        }
-        Ok(())
+                if !yes(node, &nodes).await? {
+                    return Ok((false, nodes));
+                }
+            }
+            Ok((true, String::new()))
+        })
+        .await
     }
 
     fn running(&self) -> Result<&Server> {

@@ -13,7 +13,7 @@ use lockkeeper_core::Name;
 use lockkeeper_core::protocol::Protocol;
 use lockkeeper_redisson as redisson;
 
-pub(crate) use guards::{Changed, Held, again, change};
+pub(crate) use guards::{Converted, Held, convert, reenter};
 pub use rules::{Claimant, Holder};
 pub(crate) use rules::{Grant, Standing, letter};
 

@@ -254,14 +254,17 @@ impl Watched {
     /// If that does not happen within a minute.
     pub async fn switched_to(&self, server: usize) -> Result<()> {
         let port = self.servers[server].port().to_string();
-        for sentinel in &self.sentinels {
-            let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
-            until("a failover", PATIENCE, async || {
+        let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
+        until("a failover", PATIENCE, async || {
+            for sentinel in &self.sentinels {
                 let address = sentinel.command(&words).await?.into_texts()?;
-                Ok((address.get(1) == Some(&port), address.join(":")))
-            })
-            .await?;
-        }
+                if address.get(1) != Some(&port) {
+                    return Ok((false, address.join(":")));
+                }
+            }
+            Ok((true, String::new()))
+        })
+        .await?;
         self.take_for_dead_after(TRUSTING).await
     }
 
@@ -284,15 +287,16 @@ impl Watched {
 
     /// Waits until every sentinel knows the other sentinels and the replica.
     async fn agreed(&self) -> Result<()> {
-        for sentinel in &self.sentinels {
-            until("the sentinels find one another", PATIENCE, async || {
+        until("the sentinels find one another", PATIENCE, async || {
+            for sentinel in &self.sentinels {
                 let info = sentinel.command(&["INFO", "sentinel"]).await?.into_text()?;
-                let found = info.contains("status=ok") && info.contains("slaves=1,sentinels=3");
-                Ok((found, info))
-            })
-            .await?;
-        }
-        Ok(())
+                if !(info.contains("status=ok") && info.contains("slaves=1,sentinels=3")) {
+                    return Ok((false, info));
+                }
+            }
+            Ok((true, String::new()))
+        })
+        .await
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use tokio::time::{Instant, sleep};
+use anyhow::{Context as _, Result, ensure};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Servers agree within some seconds; the rest is for a machine that is busy with a build.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,7 +24,8 @@ pub async fn until<S: Display>(
 ) -> Result<()> {
     let deadline = Instant::now() + patience;
     loop {
-        let (happened, seen) = look().await?;
+        let looked = timeout_at(deadline + PAUSE, look()).await;
+        let (happened, seen) = looked.with_context(|| format!("no answer in time: {what}"))??;
         if happened {
             return Ok(());
         }

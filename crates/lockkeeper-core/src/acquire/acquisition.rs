@@ -423,17 +423,17 @@ fn renewed_while_polled(held: &[Hold]) -> BoxFuture<'static, Infallible> {
     let parts = held.iter().flat_map(Hold::parts_and_engines);
     let parts: Vec<_> = parts.map(|(part, _)| Arc::clone(part)).collect();
     let shortest = parts.iter().map(|part| part.terms.waiter_ttl).min();
-    let Some(shortest) = shortest else {
+    let clock = parts.first().map(|part| Arc::clone(&part.requester.clock));
+    let (Some(clock), Some(shortest)) = (clock, shortest) else {
         return pending().boxed();
     };
     let renewed = async move {
-        let clock = &parts[0].requester.clock;
         loop {
             for part in &parts {
                 let end = part.now().after(part.terms.waiter_ttl);
                 part.change(|claim| claim.renew_until(Some(end)));
             }
-            sleep_until(clock, clock.now().after(shortest / 3)).await;
+            sleep_until(&clock, clock.now().after(shortest / 3)).await;
         }
     };
     renewed.boxed()

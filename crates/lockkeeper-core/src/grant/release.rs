@@ -35,7 +35,7 @@ pub(crate) async fn release_all(
 ) -> Vec<Option<Result<Released>>> {
     #[cfg(feature = "mutants")]
     if mutant!(ReleaseStopsAtFirstError) {
-        return mistaken::release_all(claims).await;
+        return Box::pin(mistaken::release_all(claims)).await;
     }
     match claims {
         [] => Vec::new(),

@@ -33,8 +33,9 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::out_of_step;
-use super::{Answer, Change, Changed, Heard, Lifeline, Listener, Opened, no_answer, nonce};
+use super::exchange::{
+    Answer, Change, Changed, Heard, Lifeline, Listener, Opened, no_answer, nonce, out_of_step,
+};
 use crate::credentials::Credentials;
 use crate::failure::{CLOSED, late};
 use crate::options::RedisOptions;
@@ -81,7 +82,7 @@ pub(super) async fn open(
     credentials: Option<&Credentials>,
     options: &RedisOptions,
     listener: Option<Listener>,
-) -> Result<Opened, StoreError> {
+) -> Result<Opened<Wire>, StoreError> {
     let client = client::build(target, credentials, options, listener.is_some());
     let client = client.map_err(failure::of_connecting)?;
     // Before the first SUBSCRIBE, or messages could be missed.
@@ -123,7 +124,7 @@ pub(super) async fn open(
         }
     };
     Ok(Opened {
-        wire: super::Wire::Fred(wire),
+        wire,
         lifeline: Lifeline::spawn(life),
         hello,
     })

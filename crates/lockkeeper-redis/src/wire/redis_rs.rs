@@ -22,7 +22,9 @@ use redis::{
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::{Answer, Change, Changed, Lifeline, Listener, Opened, no_answer};
+use super::exchange::{
+    Answer, Change, Changed, Lifeline, Listener, Opened, no_answer, out_of_step,
+};
 use crate::credentials::Credentials;
 use crate::failure::{self, CLOSED, GIBBERISH};
 use crate::options::RedisOptions;
@@ -65,7 +67,7 @@ pub(crate) async fn open(
     credentials: Option<&Credentials>,
     options: &RedisOptions,
     listener: Option<Listener>,
-) -> Result<Opened, StoreError> {
+) -> Result<Opened<Wire>, StoreError> {
     let opening = Box::pin(socket::open(target, credentials, options));
     let late = |_| failure::late(options.connect_timeout);
     let (socket, hello) = timeout(options.connect_timeout, opening)
@@ -103,7 +105,7 @@ pub(crate) async fn open(
         }
     };
     Ok(Opened {
-        wire: super::Wire::RedisRs(wire),
+        wire,
         lifeline,
         hello,
     })
@@ -153,7 +155,7 @@ impl Wire {
         let mut answers = values.into_iter().map(answer);
         match (answers.next(), answers.next()) {
             (Some(asked), Some(answer)) => asked.and(answer),
-            _ => Err(super::out_of_step()),
+            _ => Err(out_of_step()),
         }
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct Held {
 }
 
 /// The outcome of converting a guard.
-pub(crate) enum Changed {
+pub(crate) enum Converted {
     /// Another guard has replaced it.
     Done(Held),
     /// It is unchanged.
@@ -23,7 +23,7 @@ pub(crate) enum Changed {
 }
 
 /// Takes the lock once more beside a guard, and returns that guard too. `None` if the kind cannot do that.
-pub(crate) async fn again(
+pub(crate) async fn reenter(
     model: &KindModel,
     held: Held,
     random: &mut Rng,
@@ -46,14 +46,14 @@ pub(crate) async fn again(
 }
 
 /// Downgrades a guard that writes, and tries to upgrade one that reads.
-pub(crate) async fn change(held: Held) -> Result<Changed> {
+pub(crate) async fn convert(held: Held) -> Result<Converted> {
     let held_as = |hold, reads| Held { hold, reads };
     if !held.reads {
         let guard = WriteGuard::from(held.hold).downgrade().await?;
-        return Ok(Changed::Done(held_as(guard.into(), true)));
+        return Ok(Converted::Done(held_as(guard.into(), true)));
     }
     Ok(match ReadGuard::from(held.hold).try_upgrade().await? {
-        Upgrade::Write(guard) => Changed::Done(held_as(guard.into(), false)),
-        Upgrade::Busy(guard) => Changed::Refused(held_as(guard.into(), true)),
+        Upgrade::Write(guard) => Converted::Done(held_as(guard.into(), false)),
+        Upgrade::Busy(guard) => Converted::Refused(held_as(guard.into(), true)),
     })
 }

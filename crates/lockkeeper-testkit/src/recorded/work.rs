@@ -1,5 +1,6 @@
 //! The work of the tasks.
 
+use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Process, Records, SOON, TTL};
 use crate::history::{ValidSpan, now};
-use crate::kinds::{Changed, Held, KindModel, Mode, change};
+use crate::kinds::{Converted, Held, KindModel, Mode, convert};
 
 /// The longest time for one turn, whatever goes wrong: by then it must have failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,6 +92,13 @@ impl Job {
             of_each: 1,
             together: [2, 4],
         })
+    }
+
+    /// Every job of a single lock once, and one of several locks; each kind has this many names.
+    pub fn of_each(names: usize) -> Vec<Self> {
+        let mut jobs = Self::of_singles(names, 1);
+        jobs.push(Self::of_several(names));
+        jobs
     }
 
     /// For several servers, of which the first has this many names of each kind: every job once per name, and two jobs of
@@ -189,6 +197,17 @@ impl Several {
     }
 }
 
+impl Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single(lock) if lock.mode.reads() => write!(f, "a reader of {}", lock.name()),
+            Self::Single(lock) => write!(f, "a holder of {}", lock.name()),
+            Self::Several(several) => write!(f, "a holder of several of {} names", several.names),
+            Self::Majority(number) => write!(f, "a holder of redlock {number}"),
+        }
+    }
+}
+
 /// Does its job until the time is over, each time with the present clients of the process, and records when its leases were
 /// valid.
 ///
@@ -203,7 +222,7 @@ pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -
         let count = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);
         };
-        match turned.with_context(|| format!("{:?} hangs", job.names()))? {
+        match turned.with_context(|| format!("{job} hangs"))? {
             Ok(()) => {}
             Err(Error::Timeout { .. }) => count(&records.unserved),
             Err(Error::Lost { .. }) => count(&records.lost),
@@ -215,7 +234,7 @@ pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -
                 count(&records.refused);
                 sleep(Duration::from_millis(10)).await;
             }
-            Err(error) => return Err(error).with_context(|| format!("{:?}", job.names())),
+            Err(error) => return Err(error).with_context(|| job.to_string()),
         }
         if pace == Pace::Varied {
             // A task that wants several locks at once is served only when all of them are free.
@@ -245,8 +264,8 @@ pub async fn serve(jobs: &[Job], process: &Process, records: &Records) -> Result
     for &job in jobs {
         let turned = turn(job, &clients, Some(records), Pace::Calm, SOON);
         let turned = timeout(SOON * 2, turned).await;
-        let turned = turned.with_context(|| format!("{:?} hangs", job.names()))?;
-        turned.with_context(|| format!("{:?} is not served", job.names()))?;
+        let turned = turned.with_context(|| format!("{job} hangs"))?;
+        turned.with_context(|| format!("{job} is not served"))?;
     }
     Ok(())
 }
@@ -308,12 +327,12 @@ pub async fn turn(
         note(records, pace, &leases.collect::<Vec<_>>()).await;
     }
     if can(|kind| kind.converts_modes) && one_in(2) {
-        held = match change(held).await? {
-            Changed::Done(held) => {
+        held = match convert(held).await? {
+            Converted::Done(held) => {
                 note_one(&held.hold, held.reads).await;
                 held
             }
-            Changed::Refused(held) => held,
+            Converted::Refused(held) => held,
         };
     }
     if one_in(8) {

@@ -16,7 +16,7 @@ use super::host::{Closed, Host, Wish, word};
 use super::workload::Workload;
 use super::world::World;
 use crate::gated::drop_after;
-use crate::kinds::{Changed, Held, again, change};
+use crate::kinds::{Converted, Held, convert, reenter};
 use request::{Aim, Request};
 
 /// One task of a host.
@@ -233,7 +233,7 @@ impl Worker {
             }
             (7..=8, Some(model)) => {
                 if let Some(guard) = guards.pop() {
-                    let (guard, again) = again(&model, guard, &mut self.random).await;
+                    let (guard, again) = reenter(&model, guard, &mut self.random).await;
                     guards.push(guard);
                     if let Ok(Some(again)) = again {
                         self.given(kept, &again);
@@ -277,7 +277,7 @@ impl Worker {
             return Ok(true);
         };
         let began = self.world().now();
-        let changing = change(guard);
+        let changing = convert(guard);
         let outcome = if self.random.u8(..4) == 0 {
             drop_after(changing, self.random.usize(1..6)).await
         } else {
@@ -288,12 +288,12 @@ impl Worker {
                 self.tell(format_args!("gives a change up"));
                 Ok(false)
             }
-            Some(Ok(Changed::Refused(guard))) => {
+            Some(Ok(Converted::Refused(guard))) => {
                 self.tell(format_args!("is refused a change"));
                 guards.push(guard);
                 Ok(true)
             }
-            Some(Ok(Changed::Done(guard))) => {
+            Some(Ok(Converted::Done(guard))) => {
                 self.given(kept, &guard);
                 guards.push(guard);
                 Ok(true)

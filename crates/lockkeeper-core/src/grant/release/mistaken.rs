@@ -7,7 +7,8 @@ use crate::engine::unreleased::Unreleased;
 use crate::words::ending::Released;
 use crate::words::error::Result;
 
-/// Releases the claims one after the other, each once, and forgets the rest after the first failure.
+/// Releases the claims one after the other, each once and for no longer than a request may take, and forgets the rest
+/// after the first failure.
 pub(super) async fn release_all(claims: &[Unreleased]) -> Vec<Option<Result<Released>>> {
     let mut outcomes = Vec::new();
     let parts = || claims.iter().flat_map(|it| &it.parts);

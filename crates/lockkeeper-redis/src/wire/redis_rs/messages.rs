@@ -16,7 +16,7 @@ use super::answer;
 use super::socket::{CHUNK, Replies, Socket, why};
 use crate::failure::{self, CLOSED, GIBBERISH};
 use crate::reply;
-use crate::wire::{Answer, Change, Changed, Heard, Listener, nonce, out_of_step};
+use crate::wire::exchange::{Answer, Change, Changed, Heard, Listener, nonce, out_of_step};
 
 /// The callers' half.
 pub(crate) struct Messages(mpsc::UnboundedSender<(Vec<u8>, Owed)>);

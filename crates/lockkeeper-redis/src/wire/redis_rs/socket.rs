@@ -12,7 +12,7 @@ use crate::credentials::Credentials;
 use crate::failure::{self, CLOSED, GIBBERISH};
 use crate::options::RedisOptions;
 use crate::target::{Address, Target};
-use crate::wire::Answer;
+use crate::wire::exchange::Answer;
 
 /// A stream of bytes to and from the server.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

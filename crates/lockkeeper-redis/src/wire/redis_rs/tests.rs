@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::messages::{Batch, Owed, take};
 use super::socket::Replies;
 use super::*;
-use crate::wire::Heard;
+use crate::wire::exchange::Heard;
 
 /// Makes changes that these bytes answer, in both protocols. Returns the answers, for pieces of any size, and how often the server
 /// ended a subscription.
@@ -145,7 +145,7 @@ async fn what_belongs_to_nobody_costs_the_connection() {
 }
 
 /// A server that answers the greeting, and the two ends of its connection.
-async fn greeted(listener: Option<Listener>) -> (Opened, TcpStream) {
+async fn greeted(listener: Option<Listener>) -> (Opened<Wire>, TcpStream) {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = Target::parse(&format!("redis://{}", server.local_addr().unwrap())).unwrap();
     let greet = async {
