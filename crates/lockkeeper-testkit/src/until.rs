@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub async fn until<S: Display>(
     what: &str,
     patience: Duration,
-    look: impl AsyncFn() -> Result<(bool, S)>,
+    mut look: impl AsyncFnMut() -> Result<(bool, S)>,
 ) -> Result<()> {
     let deadline = Instant::now() + patience;
     loop {

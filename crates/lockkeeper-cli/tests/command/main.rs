@@ -13,6 +13,7 @@ mod losing;
 mod once;
 mod outage;
 mod permits;
+mod printing;
 mod scraping;
 mod serving;
 mod several;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use lockkeeper::{Client, Mutex};
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{Run, command, said};
+use crate::support::{Run, command, said, until};
 
 const TERMS: [&str; 4] = ["--ttl", "1s", "--grace", "100ms"];
 
@@ -31,9 +31,10 @@ async fn a_wait_goes_on_through_a_frozen_server() -> Result<()> {
         ];
         let mut run = Run::start(&server, &words.concat())?;
         run.event("asking").await?;
-        while client.inspect("name").await?.waiters == Some(0) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until("it waits", async || {
+            Ok(client.inspect("name").await?.waiters != Some(0))
+        })
+        .await?;
         server.freeze()?;
         let told = run.event("unreachable").await?;
         ensure!(told["left_ms"].as_u64() > Some(500_000), "{told}");
@@ -103,9 +104,10 @@ async fn a_wait_in_a_queue_that_ends_on_a_frozen_server_is_no_conflict() -> Resu
     ];
     let mut run = Run::start(&server, &words)?;
     run.event("asking").await?;
-    while client.inspect("name").await?.waiters == Some(0) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it waits", async || {
+        Ok(client.inspect("name").await?.waiters != Some(0))
+    })
+    .await?;
     server.freeze()?;
     ensure!(run.code().await? == 69);
     server.thaw()

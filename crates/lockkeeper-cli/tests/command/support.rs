@@ -8,8 +8,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -274,12 +275,6 @@ pub(crate) async fn lease_end(server: &Server, key: &str) -> Result<Instant> {
 
 /// Asks again and again until the answer is true.
 pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
-    let asked = Instant::now();
-    while !so().await? {
-        if asked.elapsed() > LIMIT {
-            bail!("not so in time: {what}");
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    Ok(())
+    let look = async || Ok((so().await?, "it is not so"));
+    until::until(what, LIMIT, look).await
 }
