@@ -4,7 +4,7 @@
 use lockkeeper_core::store::Value;
 
 use crate::Reply;
-use crate::step::SHORTEST_TTL;
+use crate::words::SHORTEST_TTL;
 
 /// The version that a server reports: `redis 7.0.15`.
 pub(crate) struct Version(pub(crate) String);

@@ -5,7 +5,7 @@ use lockkeeper_core::store::{Event, Store};
 use lockkeeper_memory::MemoryStore;
 use tokio::sync::mpsc;
 
-use crate::step::{CHANNEL, GRANTS};
+use crate::words::{CHANNEL, GRANTS};
 use crate::{Reply, Side};
 
 pub(crate) struct Embedded {

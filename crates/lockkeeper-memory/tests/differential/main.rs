@@ -16,6 +16,7 @@ mod embedded;
 mod server;
 mod snippets;
 mod step;
+mod words;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ type Reply = Result<Value, String>;
 trait Side {
     fn execute(&mut self, words: &[String]) -> Reply;
     fn flush_scripts(&mut self);
-    /// The messages on [`step::CHANNEL`] since the last call.
+    /// The messages on [`words::CHANNEL`] since the last call.
     fn messages(&mut self) -> Vec<Vec<u8>>;
 }
 

@@ -11,7 +11,7 @@ use lockkeeper_testkit::server::Server as Process;
 use tokio::runtime::Runtime;
 
 use crate::compare::Version;
-use crate::step::{CHANNEL, GRANTS};
+use crate::words::{CHANNEL, GRANTS};
 use crate::{Reply, Side};
 
 /// Marks the end for a subscriber: nothing else publishes it.
