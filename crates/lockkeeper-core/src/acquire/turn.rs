@@ -224,10 +224,11 @@ impl Watch {
         }
         drop(turns);
         for (number, place) in self.places.iter().enumerate() {
-            // What other messages have told meanwhile, the round that follows sees as well. Otherwise the next waiter would ask because of
-            // them as soon as this one holds, and take some of the servers as soon as it begins to release.
-            let has_come = place.as_ref().is_some_and(Place::try_turn);
-            self.looking[number] |= has_come || told.contains(&number);
+            // The round that follows also sees what other messages have reported meanwhile. If this waiter did not take those
+            // turns, the next one would ask because of them as soon as this one holds, and take some of the servers as soon as
+            // it begins to release.
+            let takes = place.as_ref().is_some_and(Place::try_turn);
+            self.looking[number] |= takes || told.contains(&number);
         }
         for (number, _) in refused {
             self.places[number] = None;
