@@ -1,7 +1,7 @@
 //! Calls to an API that can handle a load of eight at a time, across all instances of a service. A search weighs one, a report
 //! three, an export five; each call takes as many permits of one semaphore as it weighs.
 //!
-//! Read this when something outside your program can handle only so much at once. `cargo run --example api_calls` needs no server;
+//! Read this when something outside your program can handle only so much at once. `cargo example api_calls` needs no server;
 //! add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,8 +2,8 @@
 //! five machines would start them. While they work, `lockkeeper limit` raises the limit, and the next one starts at once.
 //!
 //! Read this when programs in any language must not all work at the same time. Processes meet on a server:
-//! `cargo build -p lockkeeper-cli`, then `cargo run --example batch_fleet -- --url redis://127.0.0.1:6379`.
-//! `cargo run --example batch_fleet` alone needs no server; there the jobs are tasks of this program, which take the same permits
+//! `cargo build -p lockkeeper-cli`, then `cargo example batch_fleet -- --url redis://127.0.0.1:6379`.
+//! `cargo example batch_fleet` alone needs no server; there the jobs are tasks of this program, which take the same permits
 //! with the library.
 
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 //! Read this when you add a lock to blocking code. Use a multi-threaded runtime; one worker is enough. A current-thread runtime
 //! would renew nothing while its thread works. Never call `Handle::block_on` inside async code: it panics, because it would block
 //! the thread that other tasks need. There, use `spawn_blocking` for blocking work, and keep the guard outside.
-//! `cargo run --example blocking` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! `cargo example blocking` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::thread;
 use std::time::Duration;

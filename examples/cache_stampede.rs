@@ -3,7 +3,7 @@
 //!
 //! Read this when you have your own cache, a value is expensive to compute and many ask for it, or to see how it works;
 //! `single_flight` does the same with `Once`, in fewer lines. The trick is to read the cache again under the lock: a request that
-//! waited finds the value that an earlier one loaded. `cargo run --example cache_stampede` needs no server; add
+//! waited finds the value that an earlier one loaded. `cargo example cache_stampede` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Arc;

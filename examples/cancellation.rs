@@ -1,6 +1,6 @@
 //! Futures that are dropped, in the middle of waiting and in the middle of a request, leave nothing behind.
 //!
-//! Read this when you use `select!`, timeouts or `abort`, which is to say always. `cargo run --example cancellation` needs no
+//! Read this when you use `select!`, timeouts or `abort`, which is to say always. `cargo example cancellation` needs no
 //! server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::time::Duration;

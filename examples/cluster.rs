@@ -1,7 +1,7 @@
 //! Orders whose locks are spread over the slots of a cluster, and two locks that a hash tag keeps together. The program is the same
 //! on one server: only the URL differs.
 //!
-//! Read this when one server is too small, or must not be a single point of failure. `cargo run --example cluster` needs no server,
+//! Read this when one server is too small, or must not be a single point of failure. `cargo example cluster` needs no server,
 //! and then has one group of keys; add `-- --url redis-cluster://127.0.0.1:7001` for a cluster, with any of its nodes.
 
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@
 //! Read this when the schedule is in your program; [scheduled_job](scheduled_job.rs) shows what happens when a machine dies in the
 //! middle. croner computes the next time, and tokio sleeps until then. A scheduler that calls a closure would not tell it the
 //! scheduled time, and that time is the name on which the machines agree, however much their clocks differ.
-//! `cargo run --example cron_job` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! `cargo example cron_job` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::convert::Infallible;
 use std::str::FromStr as _;

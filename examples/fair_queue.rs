@@ -2,7 +2,7 @@
 //! nobody waits for it.
 //!
 //! Read this when the order matters. Chance decides between the waiters of a `Mutex`; a `FairLock` keeps a queue on the server, for
-//! all processes. `cargo run --example fair_queue` needs no server; `-- --url redis://127.0.0.1:6379` runs the same program on one.
+//! all processes. `cargo example fair_queue` needs no server; `-- --url redis://127.0.0.1:6379` runs the same program on one.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! Read this when a second writer would cost money. No lock that expires can keep a paused process from writing late; a storage
 //! that compares two numbers can. Here it is Redis and a script of three lines; `sql_fencing` does the same in SQL.
-//! `cargo run --example fenced_writes` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! `cargo example fenced_writes` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //!
 //! **When to prefer which.** If everything that must happen together is in Redis and is a few commands, write the script: one round
 //! trip for each buyer, and no lease that could end. If anything else is part of it, such as a payment, a database or a file, no
-//! script reaches it: take the lock, and hold it only for that. `cargo run --release --example flash_sale` needs no server; add
+//! script reaches it: take the lock, and hold it only for that. `cargo example flash_sale --release` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Arc;

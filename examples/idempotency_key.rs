@@ -2,7 +2,7 @@
 //! second request gets the first one's answer, even if it arrives while the first one is still running. The same key with another
 //! body is refused.
 //!
-//! Read this when you write handlers for requests that are repeated. `cargo run --example idempotency_key` needs no server; add
+//! Read this when you write handlers for requests that are repeated. `cargo example idempotency_key` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::io;

@@ -2,7 +2,7 @@
 //! again: it counts once. The report starts when all parts are in, wherever it waits. If an import stops halfway, the waiters get
 //! an error.
 //!
-//! Read this when something must wait until several things have happened in other processes. `cargo run --example import_in_parts`
+//! Read this when something must wait until several things have happened in other processes. `cargo example import_in_parts`
 //! needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 //!
 //! Read this when one of many processes should do what all of them could, and others must know which one does. `Election::run`
 //! makes a leader step down: it drops the work when the leadership is lost, before another candidate leads.
-//! `cargo run --example leader` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! `cargo example leader` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Five ways to lose a lease, and five ways to notice: work that is stopped, a branch of `select!`, a check before the step that
 //! matters, a question to the server, and a watcher that outlives the guard.
 //!
-//! Read this when you wonder what your program should do when it no longer holds the lock. `cargo run --example lost_lease` needs
+//! Read this when you wonder what your program should do when it no longer holds the lock. `cargo example lost_lease` needs
 //! no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::time::Duration;

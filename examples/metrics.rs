@@ -1,7 +1,7 @@
 //! Metrics of locks for Prometheus: a service that serves its metrics at `/metrics`, and a dashboard for it in
 //! `grafana/dashboard.json`.
 //!
-//! Read this when you put a service with locks into operation. `cargo run --example metrics` needs no server; add
+//! Read this when you put a service with locks into operation. `cargo example metrics` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Arc;

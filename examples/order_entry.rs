@@ -2,7 +2,7 @@
 //! orders do not notice.
 //!
 //! Read this when the same request may come twice at the same time. The lock does not make the charge happen once: the note in the
-//! database does, and the lock lets only one request at a time read and write it. `cargo run --example order_entry` needs no
+//! database does, and the lock lets only one request at a time read and write it. `cargo example order_entry` needs no
 //! server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! zero; with a lock one is refused.
 //!
 //! Read this to see what a lock is for. The stock is in Redis and is reduced by an atomic command, which does not help: what was
-//! read before it is out of date by then. `cargo run --example oversell` needs no server; add `-- --url redis://127.0.0.1:6379` for
+//! read before it is out of date by then. `cargo example oversell` needs no server; add `-- --url redis://127.0.0.1:6379` for
 //! one.
 
 use anyhow::ensure;

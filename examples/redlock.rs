@@ -1,7 +1,7 @@
 //! A job that must not run twice, guarded by five servers, two of which are down: it runs all the same. With three of them down it
 //! does not run, and the error says which servers are missing.
 //!
-//! Read this when no single server may be a point of failure and you have no consensus store. `cargo run --example redlock` needs
+//! Read this when no single server may be a point of failure and you have no consensus store. `cargo example redlock` needs
 //! no server; with five times `--url redis://HOST:PORT` the same job runs on those, and you can stop some of them yourself.
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! its owner gets in again.
 //!
 //! Read this when locked code calls locked code and neither should know about the other. The holder is identified by a value, an
-//! `Owner`, which you pass on like any argument. `cargo run --example reentrant_call` needs no server; add
+//! `Owner`, which you pass on like any argument. `cargo example reentrant_call` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Mutex as StdMutex;

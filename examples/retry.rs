@@ -2,7 +2,7 @@
 //! often and after how long, `Error::is_transient` decides whether.
 //!
 //! Read this when a job should survive a bad minute. The whole is retried: the acquisition and the work under it. You need not
-//! retry an acquisition alone: it waits and asks again by itself for as long as `wait_for` says. `cargo run --example retry` needs
+//! retry an acquisition alone: it waits and asks again by itself for as long as `wait_for` says. `cargo example retry` needs
 //! no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Arc;

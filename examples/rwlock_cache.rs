@@ -1,7 +1,7 @@
 //! Many readers and one writer: a table of prices that shops read together, and that one job reloads. The shops never see half a
 //! table, and the job never waits forever.
 //!
-//! Read this when most holders only read. `cargo run --example rwlock_cache` needs no server; `-- --url redis://127.0.0.1:6379`
+//! Read this when most holders only read. `cargo example rwlock_cache` needs no server; `-- --url redis://127.0.0.1:6379`
 //! runs the same program on one.
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! that wakes late, because its clock is behind, finds the job done.
 //!
 //! Read this when cron starts the same job on many machines. From a shell, `lockkeeper run --once-per 1d --lock report -- …` does
-//! the same. `cargo run --example scheduled_job` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! the same. `cargo example scheduled_job` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A service that is asked to stop: it starts no new work, finishes the work under way, releases its locks, then closes the client,
 //! which reports what is left. One worker hangs; it loses its lease, which expires on the server.
 //!
-//! Read this before you write `main`. `cargo run --example shutdown` needs no server; add `-- --url redis://127.0.0.1:6379` for
+//! Read this before you write `main`. `cargo example shutdown` needs no server; add `-- --url redis://127.0.0.1:6379` for
 //! one.
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! fails, the waiting requests do not all repeat it.
 //!
 //! Read this when a value is expensive to compute and many machines ask for it. It is the story of `cache_stampede` without a cache
-//! of your own: the request that computed the result stores it, or nobody does. `cargo run --example single_flight` needs no
+//! of your own: the request that computed the result stores it, or nobody does. `cargo example single_flight` needs no
 //! server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! Read this if you come from a library in which the thread is the holder. Lockkeeper has no thread ids and no hidden task-locals,
 //! because async work moves between threads and fans out into tasks. Where one task is one holder, these lines say so.
-//! `cargo run --example task_local_owner` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! `cargo example task_local_owner` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use anyhow::ensure;
 use lockkeeper::{Acquire, Client, Owner, ReentrantGuard, ReentrantLock, Released};

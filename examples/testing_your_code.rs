@@ -2,7 +2,7 @@
 //! and every run is the same; with faults exactly when you want them, and with errors that you cause.
 //!
 //! The tests are at the end of this file: `cargo test -p lockkeeper-examples --example testing_your_code`. The program itself,
-//! `cargo run --example testing_your_code`, does the work once; add `-- --url redis://127.0.0.1:6379` for a server.
+//! `cargo example testing_your_code`, does the work once; add `-- --url redis://127.0.0.1:6379` for a server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

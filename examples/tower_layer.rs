@@ -3,7 +3,7 @@
 //!
 //! Read this when not a single handler, but everything that touches a customer, an account or a document must be serialised.
 //! `SerializeBy` wraps any service: here the routes of axum, but also a client of a database or of another service.
-//! `cargo run --example tower_layer` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! `cargo example tower_layer` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -1,7 +1,7 @@
 //! Two accounts and the money between them: clerks move it back and forth at the same time, each under the locks of both accounts,
 //! in any order. No money is lost, and no two clerks wait for each other forever.
 //!
-//! Read this when one step touches several things that each have a lock. `cargo run --example transfer` needs no server;
+//! Read this when one step touches several things that each have a lock. `cargo example transfer` needs no server;
 //! `-- --url redis://127.0.0.1:6379` runs the same program on one.
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! one that comes while it is held, 503 while the lock server is out of reach.
 //!
 //! Read this when you write handlers, or tests of them: the requests go to the router itself, without a socket.
-//! `cargo run --example web_service` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
+//! `cargo example web_service` needs no server; add `-- --url redis://127.0.0.1:6379` for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

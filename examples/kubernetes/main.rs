@@ -3,7 +3,7 @@
 //!
 //! Read this when a service must have one active instance on Kubernetes. Readiness is checked every second and trusted for a few,
 //! so a request may still reach a pod that no longer leads: what the leader writes carries the term, and a pod that does not lead
-//! refuses. The same program runs under systemd with `examples/election.service`. `cargo run --example leader_probe` needs no
+//! refuses. The same program runs under systemd with `examples/election.service`. `cargo example leader_probe` needs no
 //! server and no cluster; add `-- --url redis://127.0.0.1:6379` for a server. The manifest is checked against the schemas of
 //! Kubernetes 1.37, and its probe is asked here; it has not run on a cluster.
 

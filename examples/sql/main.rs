@@ -2,7 +2,7 @@
 //! wakes up too late changes no row.
 //!
 //! Read this when the data that the lock protects is in SQL. The database is SQLite in memory, with sqlx; with Postgres the
-//! parameters are written `$1`, and nothing else changes. `cargo run --example sql_fencing` needs no server; add
+//! parameters are written `$1`, and nothing else changes. `cargo run --package lockkeeper-examples-sql --example sql_fencing` needs no server; add
 //! `-- --url redis://127.0.0.1:6379` for one.
 
 use std::time::Duration;

@@ -225,7 +225,7 @@ fn untold_examples(book: &Book) -> Vec<String> {
         let folder = path.parent().unwrap_or(path);
         let main = path.file_name().is_some_and(|name| name == "main.rs");
         path.extension().is_some_and(|ending| ending == "rs")
-            && (folder == Path::new("examples") || folder.starts_with("examples") && main)
+            && (folder.ends_with("examples") || folder.starts_with("examples") && main)
     });
     let mut untold = Vec::new();
     for path in programs.map(|path| path.display()) {

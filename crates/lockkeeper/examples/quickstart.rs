@@ -7,33 +7,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
-use clap::Parser as _;
 use lockkeeper::{Client, Error, LeaseState, Mutex};
-use lockkeeper_examples::{Arguments, Story};
 use tokio::task::JoinSet;
+
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// The engine inside this program; with `--url` the locks live on a server instead.
+const IN_THIS_PROGRAM: &str = "memory://";
 
 const WORKERS: u32 = 4;
 const SALES_EACH: u32 = 2;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let Arguments { url } = Arguments::parse();
+async fn main() -> Outcome {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [] => tell(IN_THIS_PROGRAM).await,
+        [option, url] if option == "--url" => tell(url).await,
+        _ => Err("usage: quickstart [--url redis://HOST:PORT]".into()),
+    }
+}
+
+async fn tell(url: &str) -> Outcome {
     // A separate namespace keeps the program away from everything else on a shared server.
     let settings = Client::builder().namespace("quickstart");
-    let client = lockkeeper::connect_with(&url, settings)
-        .await
-        .context("failed to connect")?;
-    let story = Story::new();
+    let client = lockkeeper::connect_with(url, settings).await?;
+    let story = Story(Instant::now());
 
-    story.chapter("Four workers sell from one till, one at a time");
+    println!("\nFour workers sell from one till, one at a time");
     workers_take_turns(&client, story).await?;
-    story.chapter("Somebody cannot wait for ever");
+    println!("\nSomebody cannot wait for ever");
     somebody_gives_up(&client, story).await?;
-    story.chapter("A holder is busy for too long, loses its lease, and knows it");
+    println!("\nA holder is busy for too long, loses its lease, and knows it");
     a_holder_loses_its_lease(&client, story).await?;
 
-    story.chapter("Shutdown");
+    println!("\nShutdown");
     let report = client.close().await;
     story.tell(
         "client",
@@ -42,11 +50,19 @@ async fn main() -> anyhow::Result<()> {
             report.expiring, report.unconfirmed
         ),
     );
-    ensure!(
-        report.expiring == 0 && report.unconfirmed == 0,
-        "something was left behind: {report:?}"
-    );
+    assert_eq!((report.expiring, report.unconfirmed), (0, 0));
     Ok(())
+}
+
+/// Prints who did what, and how long after the start.
+#[derive(Clone, Copy)]
+struct Story(Instant);
+
+impl Story {
+    fn tell(self, who: &str, what: impl AsRef<str>) {
+        let seconds = self.0.elapsed().as_secs_f64();
+        println!("  {seconds:>7.3} s  {who:<9} {}", what.as_ref());
+    }
 }
 
 /// A till that breaks if two use it at once: it is read, and written a moment later.
@@ -63,7 +79,7 @@ impl Till {
     }
 }
 
-async fn workers_take_turns(client: &Client, story: Story) -> anyhow::Result<()> {
+async fn workers_take_turns(client: &Client, story: Story) -> Outcome {
     let till = Arc::new(Till::default());
     let mutex = Mutex::new(client, "till");
     let mut workers = JoinSet::new();
@@ -90,19 +106,19 @@ async fn workers_take_turns(client: &Client, story: Story) -> anyhow::Result<()>
     }
     let sales = till.sales.load(Ordering::Relaxed);
     story.tell("till", format!("{sales} sales, none lost"));
-    ensure!(sales == WORKERS * SALES_EACH, "sales were lost: {sales}");
+    assert_eq!(sales, WORKERS * SALES_EACH, "sales were lost");
     Ok(())
 }
 
-async fn somebody_gives_up(client: &Client, story: Story) -> anyhow::Result<()> {
+async fn somebody_gives_up(client: &Client, story: Story) -> Outcome {
     let mutex = Mutex::new(client, "report");
     let guard = mutex.acquire().await?;
     story.tell("ann", "holds the lock and takes her time");
     match mutex.acquire().wait_for(Duration::from_millis(200)).await {
         Err(error @ Error::Timeout { .. }) => story.tell("bob", error.to_string()),
-        other => bail!("bob should have timed out, not {other:?}"),
+        other => return Err(format!("bob should have timed out, not {other:?}").into()),
     }
-    ensure!(mutex.try_acquire().await?.is_none());
+    assert!(mutex.try_acquire().await?.is_none());
     story.tell(
         "bob",
         "tries once more without waiting: taken, and that is no error",
@@ -126,7 +142,7 @@ impl Ledger {
     }
 }
 
-async fn a_holder_loses_its_lease(client: &Client, story: Story) -> anyhow::Result<()> {
+async fn a_holder_loses_its_lease(client: &Client, story: Story) -> Outcome {
     let mutex = Mutex::new(client, "ledger");
     let mut ledger = Ledger::default();
     // A lease that is not renewed stands in for a holder that was paused for longer than its ttl.
@@ -146,17 +162,17 @@ async fn a_holder_loses_its_lease(client: &Client, story: Story) -> anyhow::Resu
         Err(error @ Error::Lost { .. }) => {
             story.tell("carl", format!("his minute of work was stopped: {error}"));
         }
-        other => bail!("carl should have lost his lease, not {other:?}"),
+        other => return Err(format!("carl should have lost his lease, not {other:?}").into()),
     }
-    ensure!(matches!(carl.state(), LeaseState::Lost(_)));
+    assert!(matches!(carl.state(), LeaseState::Lost(_)));
 
     let dora = mutex.acquire().await?;
     story.tell(
         "dora",
         format!("holds now, with token {}", dora.fencing_token()),
     );
-    ensure!(ledger.write(dora.fencing_token().get()));
-    ensure!(
+    assert!(ledger.write(dora.fencing_token().get()));
+    assert!(
         !ledger.write(carl.fencing_token().get()),
         "the ledger took an entry of an old holder"
     );
@@ -166,4 +182,9 @@ async fn a_holder_loses_its_lease(client: &Client, story: Story) -> anyhow::Resu
     );
     dora.release().await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn the_story_comes_true() -> Outcome {
+    tell(IN_THIS_PROGRAM).await
 }
