@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::stage::{LEASE, LOCK, OVER, Stage, taken};
+use super::stage::{LEASE, LOCK, OVER, Stage, taken};
 
 /// `SETNX key value` is `SET key value NX`.
 pub(crate) async fn setnx(stage: &mut Stage) -> Result<()> {

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use lockkeeper::{Error, LossReason, Mutex, ReentrantLock, Released};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::stage::{LEASE, Stage};
+use super::stage::{LEASE, Stage};
 
 pub(crate) async fn lockkeeper(stage: &mut Stage) -> Result<()> {
     watchdog(stage).await?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use lockkeeper_examples::Redis;
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{LEASE, LOCK, OVER, Stage, server, taken};
+use super::stage::{LEASE, LOCK, OVER, Stage, server, taken};
 
 /// Five servers that share nothing.
 struct Servers(Vec<Redis>);

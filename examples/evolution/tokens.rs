@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::stage::{LEASE, LOCK, OVER, Stage, taken};
+use super::stage::{LEASE, LOCK, OVER, Stage, taken};
 
 /// Since Redis 2.6.12, of 2013.
 pub(crate) async fn take(stage: &Stage, who: &str, value: &str) -> Result<bool> {

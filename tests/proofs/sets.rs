@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use lockkeeper_testkit::search::{Scope, Sets};
+use lockkeeper_testkit::third;
 
 use crate::proofs::search::holds_everywhere;
 
@@ -17,7 +18,7 @@ fn sets_that_overlap_exclude_one_another_in_every_state_nearby() -> Result<()> {
 #[test]
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn sets_that_overlap_exclude_one_another_in_every_state() -> Result<()> {
-    Scope::of("multi", false)
+    third::of(Scope::of("multi", false))
         .iter()
         .try_for_each(holds_everywhere)
 }

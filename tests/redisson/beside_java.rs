@@ -101,6 +101,7 @@ async fn first_line_within(limit: Duration, holder: &mut Child) -> Result<String
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_keeps_the_other_out() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -141,6 +142,7 @@ pub(crate) async fn keep_one_another_out(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_wakes_the_other() -> Result<()> {
     let Some(Pair {
         server,
@@ -159,6 +161,7 @@ async fn each_side_wakes_the_other() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_wakes_the_other_in_a_cluster() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());
@@ -216,6 +219,7 @@ pub(crate) async fn wake_one_another(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn re_entries_of_either_side_are_counted() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -257,6 +261,7 @@ pub(crate) async fn count_re_entries(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_renewal_of_either_side_keeps_the_other_out() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -285,6 +290,7 @@ async fn a_renewal_of_either_side_keeps_the_other_out() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn force_of_either_side_is_noticed_by_the_other() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -327,6 +333,7 @@ pub(crate) async fn force_one_another(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn what_the_dead_of_either_side_held_is_free_in_time() -> Result<()> {
     let Some(Pair {
         server,
@@ -370,6 +377,7 @@ pub(crate) async fn outlive_one_another(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_number_that_all_read_and_write_loses_nothing() -> Result<()> {
     count(250, LIMIT).await
 }
@@ -417,6 +425,7 @@ async fn count(rounds: u64, limit: Duration) -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn tokens_of_a_fenced_lock_grow_from_side_to_side() -> Result<()> {
     let Some(Pair {
         redisson, client, ..

@@ -20,6 +20,7 @@ use crate::{counts_beside_java as counts, fair_beside_java as fair, rwlock_besid
 const NAMES: [&str; 3] = ["first", "another", "third"];
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_keeps_the_other_out_and_counts_re_entries() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());
@@ -39,6 +40,7 @@ async fn each_side_keeps_the_other_out_and_counts_re_entries() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn force_is_noticed_and_what_the_dead_held_is_free_in_time() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());
@@ -56,6 +58,7 @@ async fn force_is_noticed_and_what_the_dead_held_is_free_in_time() -> Result<()>
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn what_the_dead_of_either_side_held_of_other_kinds_is_free_in_time() -> Result<()> {
     for kind in ["fair", "rwlock", "permits"] {
         let Some(java) = Java::start()? else {
@@ -76,6 +79,7 @@ async fn what_the_dead_of_either_side_held_of_other_kinds_is_free_in_time() -> R
 
 /// Two processes of Java and two clients here read a number and write the next one.
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_number_that_all_read_and_write_loses_nothing() -> Result<()> {
     const ROUNDS: u64 = 250;
     let Some(java) = Java::start()? else {

@@ -23,6 +23,7 @@ async fn listening(site: &dyn Site, channel: &str, clients: u64) -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn permits_are_counted_alike_on_both_sides() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -53,6 +54,7 @@ pub(crate) async fn count_permits(redisson: &JavaClient, client: &Client) -> Res
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn permits_with_ends_are_counted_alike_on_both_sides() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -89,6 +91,7 @@ pub(crate) async fn count_permits_with_ends(redisson: &JavaClient, client: &Clie
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_wakes_the_other() -> Result<()> {
     let Some(Pair {
         server,
@@ -103,6 +106,7 @@ async fn each_side_wakes_the_other() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_wakes_the_other_in_a_cluster() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());
@@ -234,6 +238,7 @@ async fn wake_latches(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_renewal_of_either_side_keeps_the_other_out() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -263,6 +268,7 @@ async fn a_renewal_of_either_side_keeps_the_other_out() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_permit_that_the_other_side_takes_away_is_noticed() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -305,6 +311,7 @@ pub(crate) async fn take_permits_away(redisson: &JavaClient, client: &Client) ->
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn what_the_dead_of_either_side_held_comes_back_in_time() -> Result<()> {
     let Some(Pair {
         server,

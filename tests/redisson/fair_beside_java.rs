@@ -74,6 +74,7 @@ fn waits(lock: &RedissonFairLock) -> Waiting {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_keeps_the_other_out_of_a_fair_lock() -> Result<()> {
     let Some(Pair {
         server,
@@ -124,6 +125,7 @@ pub(crate) async fn keep_one_another_out(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn both_sides_are_served_in_the_order_in_which_they_came() -> Result<()> {
     let Some(Pair {
         server,
@@ -138,6 +140,7 @@ async fn both_sides_are_served_in_the_order_in_which_they_came() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn both_sides_are_served_in_order_in_a_cluster() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());
@@ -204,6 +207,7 @@ async fn serve_in_order(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn waiters_that_give_up_are_in_nobodys_way() -> Result<()> {
     let Some(Pair {
         server,
@@ -235,6 +239,7 @@ async fn waiters_that_give_up_are_in_nobodys_way() -> Result<()> {
 
 /// The first in the queue leaves when it has been told that its turn has come: it tells the next.
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_waiter_that_leaves_at_its_turn_passes_it_on_to_java() -> Result<()> {
     let Some(Pair {
         server,
@@ -264,6 +269,7 @@ async fn a_waiter_that_leaves_at_its_turn_passes_it_on_to_java() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn the_dead_of_either_side_in_the_queue_are_passed_over_in_their_time() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());
@@ -303,6 +309,7 @@ async fn the_dead_of_either_side_in_the_queue_are_passed_over_in_their_time() ->
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn what_the_dead_of_either_side_held_goes_to_the_first_in_the_queue() -> Result<()> {
     let Some(Pair {
         server,
@@ -341,6 +348,7 @@ pub(crate) async fn outlive_one_another(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn renewals_and_force_of_a_fair_lock_are_heeded_by_both_sides() -> Result<()> {
     let Some(Pair {
         server,
@@ -395,6 +403,7 @@ pub(crate) async fn heed_renewals_and_force(
 
 /// Java's clock cannot be set here. What Redisson does if it is ahead is known: it drops the first.
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_waiter_that_a_clock_has_thrown_out_is_served_behind_java() -> Result<()> {
     let Some(Pair {
         server,

@@ -1,50 +1,20 @@
-//! A Java program that locks by Redisson, as a test says. It is built with Maven from `tests/peers/redisson`.
+//! A Java program that locks by Redisson, as a test says. `cargo xtask prove` builds it with Maven from `tests/peers/redisson`.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use lockkeeper_testkit::peer;
 use lockkeeper_testkit::server::Server;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// How long the program has for an answer. A JVM starts slowly on a machine that does much else.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-
-/// What the program is started by; why not, if it cannot be built.
-static PROGRAM: LazyLock<std::result::Result<String, String>> = LazyLock::new(|| {
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redisson");
-    build(&out).map_err(|error| format!("{error:#}"))
-});
-
-/// Compiles the program, and returns the class path.
-fn build(out: &Path) -> Result<String> {
-    let jars = out.join("jars");
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/redisson");
-    for tool in ["java", "mvn"] {
-        let mut version = Command::new(tool);
-        let version = version.arg("--version").stdin(Stdio::null());
-        let found = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        found.with_context(|| format!("there is no {tool}"))?;
-    }
-    let mut maven = Command::new("mvn");
-    maven.args(["--quiet", "--batch-mode", "compile"]);
-    maven.arg("dependency:copy-dependencies");
-    maven.arg(format!("-Dout={}", out.display()));
-    maven.arg(format!("-DoutputDirectory={}", jars.display()));
-    let status = maven.current_dir(sources).stdin(Stdio::null()).status()?;
-    ensure!(status.success(), "Maven failed");
-    Ok(format!(
-        "{}:{}/*",
-        out.join("classes").display(),
-        jars.display()
-    ))
-}
 
 /// A program with any number of clients of Redisson. It ends when this is dropped.
 pub(crate) struct Java {
@@ -55,20 +25,18 @@ pub(crate) struct Java {
 }
 
 impl Java {
-    /// Starts it; `None`, and a word about it, where there is no Java and this is no machine of continuous integration.
+    /// Starts it; `None`, and a word about it, where it was not built and this is no machine of continuous integration.
     pub(crate) fn start() -> Result<Option<Arc<Self>>> {
-        let classes = match &*PROGRAM {
-            Ok(classes) => classes,
-            Err(why) if std::env::var_os("CI").is_some() => bail!("{why}"),
-            Err(why) => {
-                // Past what captures the output of a test that is well.
-                writeln!(std::io::stderr(), "NOT TESTED beside Redisson: {why}")?;
-                return Ok(None);
-            }
+        let Some(words) = peer::built("redisson")? else {
+            return Ok(None);
         };
-        let mut child = Command::new("java");
+        // What is built is a program for benchmarks; this one stands beside it.
+        let [program, arguments @ .., _benchmark] = &words[..] else {
+            bail!("a command line of two words at least, not {words:?}");
+        };
+        let mut child = Command::new(program);
         child.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]);
-        child.args(["-cp", classes, "Locks"]);
+        child.args(arguments).arg("Locks");
         let child = child.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = child.spawn()?;
         let input = child.stdin.take().context("no input")?;

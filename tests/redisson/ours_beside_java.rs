@@ -102,6 +102,7 @@ fn is_inflated(value: &str) -> bool {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn redisson_gets_an_error_for_a_name_that_a_lock_of_ours_holds() -> Result<()> {
     let Some(beside) = &Beside::start().await? else {
         return Ok(());
@@ -123,6 +124,7 @@ async fn redisson_gets_an_error_for_a_name_that_a_lock_of_ours_holds() -> Result
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn redisson_gets_an_error_for_a_name_that_is_held_twice() -> Result<()> {
     let Some(beside) = &Beside::start().await? else {
         return Ok(());

@@ -14,6 +14,7 @@ use crate::java::Java;
 const PREFIX: &str = "shop:";
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_name_mapper_with_a_prefix_is_a_key_prefix() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());
@@ -60,6 +61,7 @@ async fn a_name_mapper_with_a_prefix_is_a_key_prefix() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_wakes_the_other_under_a_prefix() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());

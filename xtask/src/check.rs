@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use crate::book;
 use crate::house::{House, Member, root};
 use crate::laws::LAWS;
+use crate::nextest::FEATURES;
 use crate::oldest;
 use crate::pictures;
-use crate::programs::FEATURES;
 use crate::steps::{Steps, cargo, execute};
 
 /// Format, lints, laws, the book, the documentation.
@@ -38,7 +38,8 @@ pub(crate) fn without_compiling(steps: &mut Steps) -> Result<()> {
     steps.cargo("fmt --all --check")?;
     steps.run("the laws of the house", laws)?;
     steps.run("the pictures of the book", pictures::check)?;
-    steps.run("the book: summary, links, pictures, Rust", book::check)
+    steps.run("the links of all pages", book::check_links)?;
+    steps.run("the book: summary, pictures, Rust", book::check)
 }
 
 fn laws() -> Result<()> {

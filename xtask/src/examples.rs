@@ -1,21 +1,23 @@
 //! `cargo xtask examples`: runs every example, in its own process and on a real server. An example fails unless everything
 //! happens as it says.
 
+use std::io::BufReader;
 use std::num::NonZeroUsize;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use cargo_metadata::Message;
 use clap::Args;
 
 use crate::house::root;
 use crate::launch::{Cluster, Server};
-use crate::programs::{self, Built};
-use crate::steps::{Steps, execute};
+use crate::nextest::{FEATURES, WITH_DATABASE, WITHOUT_DATABASE};
+use crate::steps::{Steps, cargo, execute};
 use crate::tools;
 
 /// The example that needs servers of its own, which must have been up for a ttl. It runs last.
@@ -35,31 +37,15 @@ pub(crate) struct Options {
 /// The example that also runs on a cluster.
 const ON_A_CLUSTER: &str = "cluster";
 
+/// Builds and runs them: all, or `only` this one.
 pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     steps.run("a server for the examples", tools::require_server)?;
-    let servers = servers()?;
-    // Built alone, examples would be built as tests.
-    let built = steps.run("build all tests and examples", || {
-        programs::build(&["--workspace"])
-    })?;
-    run_built(steps, &built, &servers, options.only.as_deref())
-}
-
-/// Starts the servers for the last example. They must be up for a ttl by then, so start them before other work.
-pub(crate) fn servers() -> Result<Vec<Server>> {
-    (0..3).map(|_| Server::start()).collect()
-}
-
-/// As [`run`], with examples that are already built: all, or `only` this one.
-pub(crate) fn run_built(
-    steps: &mut Steps,
-    built: &Built,
-    servers: &[Server],
-    only: Option<&str>,
-) -> Result<()> {
-    let mut examples: Vec<_> = built.examples.iter().collect();
+    // They must be up for a ttl when the last example runs.
+    let servers: Vec<Server> = (0..3).map(|_| Server::start()).collect::<Result<_>>()?;
+    let mut examples = steps.run("build all examples", build)?;
+    let only = options.only.as_deref();
     examples.retain(|(name, _)| only.is_none_or(|only| name == only));
-    examples.sort_by_key(|(name, _)| (name == LAST, name));
+    examples.sort_by_key(|(name, _)| (name == LAST, name.clone()));
     if examples.is_empty() {
         bail!("there is no such example");
     }
@@ -87,6 +73,36 @@ pub(crate) fn run_built(
         })?;
     }
     Ok(())
+}
+
+/// The names and programs of all examples. That with a database is built apart, as its libraries have more features.
+fn build() -> Result<Vec<(String, PathBuf)>> {
+    let mut examples = build_in(&WITHOUT_DATABASE)?;
+    examples.extend(build_in(&["--package", WITH_DATABASE])?);
+    Ok(examples)
+}
+
+fn build_in(packages: &[&str]) -> Result<Vec<(String, PathBuf)>> {
+    let mut command = cargo();
+    let words = "build --profile test --examples --bins --message-format=json-render-diagnostics";
+    command.args(words.split(' ')).arg(FEATURES).args(packages);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let output = child.stdout.take().context("a program without output")?;
+    let mut examples = Vec::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        if let Message::CompilerArtifact(artifact) = message?
+            && let Some(path) = artifact.executable
+            && artifact.target.is_example()
+        {
+            examples.push((artifact.target.name, path.into()));
+        }
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "cargo ended with {status}");
+    Ok(examples)
 }
 
 /// The server or cluster of a running example.

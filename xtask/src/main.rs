@@ -11,11 +11,11 @@ mod house;
 mod launch;
 mod laws;
 mod layers;
+mod nextest;
 mod oldest;
 mod peers;
 mod pictures;
 mod plots;
-mod programs;
 mod prove;
 mod python_index;
 mod release;
@@ -24,10 +24,9 @@ mod servers;
 mod simulate;
 mod soak;
 mod steps;
-mod suite;
 mod test;
-mod timing;
 mod tools;
+mod turn;
 
 use std::process::ExitCode;
 

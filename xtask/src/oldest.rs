@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 use crate::house::{House, root};
-use crate::programs::FEATURES;
+use crate::nextest::FEATURES;
 use crate::steps::execute;
 use crate::tools;
 

@@ -49,9 +49,6 @@ const PEERS: [Peer; 5] = [
 /// A program that was built: the folder of its sources, and the command line that starts it.
 pub(crate) type Built = (&'static str, Vec<String>);
 
-/// The programs that take part in tests, on the same names as our locks.
-const IN_TESTS: [&str; 4] = ["rslock", "redsync", "redis-py", "node-redlock"];
-
 /// Builds all programs whose tools are installed, and prints which are left out.
 pub(crate) fn build(steps: &mut Steps) -> Result<Vec<Built>> {
     let mut built = Vec::new();
@@ -72,7 +69,7 @@ pub(crate) fn build(steps: &mut Steps) -> Result<Vec<Built>> {
 /// instead.
 pub(crate) fn offer() -> Result<Vec<Built>> {
     let mut found = Vec::new();
-    for peer in PEERS.iter().filter(|it| IN_TESTS.contains(&it.folder)) {
+    for peer in &PEERS {
         let built = if can_be_run(peer.tool) {
             peer.built()
         } else {

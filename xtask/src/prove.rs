@@ -1,49 +1,55 @@
 //! `cargo xtask prove`: the tests that take longer than a contributor should wait, and the exhaustive searches by hand.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 
 use crate::check;
 use crate::deny;
 use crate::dist;
 use crate::examples;
-use crate::house::root;
+use crate::house::{root, target};
+use crate::nextest::{Nextest, Proved};
 use crate::oldest;
 use crate::peers;
-use crate::programs::{self, Built, Program, WITH_DATABASE, WITHOUT_DATABASE};
 use crate::servers;
 use crate::steps::{Steps, cargo, execute};
-use crate::suite::Suite;
 use crate::tools;
+use crate::turn::{self, Turn};
 
 /// Tests to repeat on each other server: the contract of all kinds, the scripts' vectors, refusals, a failover.
-const OF_A_SERVER: [&str; 5] = [
-    "on_a_server",
-    "scripts::",
-    "input::",
-    "rights::",
-    "sentinel::",
-];
-
-/// The test program that contains them.
-const BEHAVIOUR: &str = "tests lockkeeper";
-
-/// The tests with Redisson, and of the format shared with it.
-const REDISSON: &str = "tests redisson";
+const OF_A_SERVER: &str = "binary_id(lockkeeper-tests::lockkeeper) and \
+                           test(/on_a_server|scripts::|input::|rights::|sentinel::/)";
 
 /// The tests of the promises of the server store.
-const STORE: &str = "lockkeeper-redis store";
+const STORE: &str = "binary_id(lockkeeper-redis::store)";
 
 /// The promises of all kinds, on everything that a client library reaches.
-const CONTRACT: [&str; 3] = [
-    "kinds::contract::on_a_server",
-    "kinds::contract::on_a_cluster",
-    "kinds::contract::by_sentinels",
-];
+const CONTRACT: &str = "binary_id(lockkeeper-tests::lockkeeper) and \
+                        test(/kinds::contract::(on_a_server|on_a_cluster|by_sentinels)/)";
+
+/// The test program that compares the embedded engine with all available servers.
+const DIFFERENTIAL: &str = "binary_id(lockkeeper-memory::differential)";
+
+/// The long tests: those that are ignored in these programs. In others, an ignored test is one that another test starts.
+const LONG: &str = "binary_id(lockkeeper-tests::lockkeeper) or binary_id(lockkeeper-tests::redisson) or \
+                    binary_id(lockkeeper-threads::threads)";
+
+/// The hunts of mutants, which always run.
+const HUNTS: &str = "test(/mistake|mutant|(is|are)_found$/)";
+
+/// Beside programs of other libraries.
+const BESIDE: &str = "test(/beside_java::|^others::/)";
+
+/// The page of the command in a browser.
+const BROWSING: &str = "binary_id(lockkeeper-cli::command) and test(/browsing::/)";
+
+/// The tests under load.
+const UNDER_LOAD: &str = "binary_id(lockkeeper-tests::lockkeeper) and \
+                          test(/recorded::|topologies::cluster::nobody/)";
 
 /// Selects the client library for the tests; everything else uses the default, redis-rs.
 const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
@@ -51,24 +57,14 @@ const TRANSPORT: &str = "LOCKKEEPER_TEST_TRANSPORT";
 /// As in the testkit: lists the programs of other libraries.
 const PEERS: &str = "LOCKKEEPER_TEST_PEERS";
 
-/// The test program that tries interleavings of the engine's threads.
-const THREADS: &str = "threads threads";
-
-/// The tests of the command, and those in a browser.
-const COMMAND: &str = "lockkeeper-cli command";
-const BROWSING: &str = "browsing::";
-
-/// The test program that compares the embedded engine with all available servers.
-const DIFFERENTIAL: &str = "lockkeeper-memory differential";
-
 /// How long each test under load works, in seconds: longer than the 5 to 20 s of `cargo xtask test`.
 const LOAD: &str = "60";
 
 /// How many of them run at a time. They mostly wait for servers.
 const UNDER_LOAD_AT_ONCE: usize = 4;
 
-/// The tests under load.
-const UNDER_LOAD: [&str; 2] = ["recorded::", "topologies::cluster::nobody"];
+/// How many long tests run at a time: few of them wait, and some use both cores by themselves.
+const LONG_AT_ONCE: usize = 4;
 
 /// Features of the facade: none, each one and every pair are built; the tests have all of them together.
 const FACADE: [&str; 7] = [
@@ -81,10 +77,19 @@ const MOST_CRATES: usize = 100;
 /// How long the soak takes, in minutes: long enough to kill some hundred processes.
 const SOAK: &str = "3";
 
-/// The options of a search by hand; see `cargo xtask prove --help`.
+/// The thirds in which these run.
+const PEERS_IN: u64 = 0;
+const FRED_IN: u64 = 1;
+const BROWSER_IN: u64 = 1;
+const PAIRS_IN: u64 = 2;
+
+/// What to prove.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
+    /// Runs everything. Without it, what takes longest runs by thirds, and what the last change touches runs whole.
+    #[arg(long)]
+    all: bool,
     /// Bounds and choices of one search, as `--help` lists them: `--thorough` for those that take hours, `--quick` for those
     /// that this command runs, `--mutants` to hunt every mutant of the scripts and of the engine.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -99,92 +104,133 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         command.args(&options.arguments);
         return steps.run("cargo run --bin prove", || execute(&mut command));
     }
+    let turn = match options.all {
+        true => Turn::All,
+        false => Turn::of_commit(),
+    };
+    println!("{turn}");
     steps.run("a C compiler", tools::require_c_compiler)?;
     steps.run("a server to test against", tools::require_server)?;
-    let mut others = Vec::new();
-    steps.run("other servers to test against", || {
-        servers::offer(&mut others)
-    })?;
+    let tests = steps.run("a test runner", Nextest::find)?;
+    let others = steps.run("other servers to test against", servers::offer)?;
     // Built beside the checks: much of it waits for downloads.
-    let peers = std::thread::spawn(peers::offer);
-    let mut browser = false;
-    steps.run("Chromium to test the page in", || {
-        tools::offer_chromium(&mut browser)
-    })?;
+    let peers = turn.has(PEERS_IN).then(|| std::thread::spawn(peers::offer));
     check::run(steps)?;
     steps.run(
         "licences, versions and sources of dependencies",
         deny::check,
     )?;
-    let peers = steps.run("other libraries to test beside", || {
-        let peers = peers.join();
-        peers.map_err(|_| anyhow::anyhow!("building them has panicked"))?
-    })?;
-    let built = steps.run("build all tests", || programs::build(&WITHOUT_DATABASE))?;
-    let with_database = steps.run("build the example with a database", || {
-        programs::build(&["--package", WITH_DATABASE])
-    })?;
-    examples::run_built(steps, &with_database, &[], None)?;
-    let proved = steps.run("long searches, histories and mutants", || {
-        long(&built, &peers)
-    })?;
-    let joined = servers::joined(&others)?;
-    steps.run("the embedded engine beside all servers", || {
-        let mut suite = Suite::all();
-        suite.set(servers::VARIABLE, joined);
-        suite.run(&named(&built, DIFFERENTIAL))
-    })?;
-    steps.run("the store and the contract over fred", || {
-        for (program, tests) in [(STORE, &[][..]), (BEHAVIOUR, &CONTRACT)] {
-            let mut suite = Suite::new(tests);
-            suite.set(TRANSPORT, "fred");
-            suite.run(&named(&built, program))?;
-        }
+    steps.run("build all tests", || tests.build())?;
+    let mut proved = Proved::new();
+    steps.run("long searches, histories and mutants", || {
+        proved = long(&tests, turn)?;
         Ok(())
     })?;
-    if browser {
-        steps.run("the page in a browser", || {
-            let mut suite = Suite::new(&["--ignored", BROWSING]);
-            suite.run(&named(&built, COMMAND))?;
-            anyhow::ensure!(suite.ran() > 0, "the test of the page has another name now");
-            Ok(())
+    if let Some(peers) = peers {
+        steps.run("beside other libraries", || {
+            let built = peers.join();
+            let built = built.map_err(|_| anyhow!("building them has panicked"))??;
+            let built: std::collections::BTreeMap<_, _> = built.into_iter().collect();
+            let beside = tests.with(&["--run-ignored", "only"]).only(BESIDE);
+            beside.set(PEERS, serde_json::to_string(&built)?).run()
         })?;
     }
-    for other in &others {
-        let name = format!("what a server must do, on {}", other.display());
-        steps.run(&name, || {
-            let mut suite = Suite::new(&OF_A_SERVER);
-            suite.set(tools::SERVER_VARIABLE, other);
-            suite.run(&named(&built, BEHAVIOUR))
-        })?;
+    on_other_servers(steps, &tests, &others, turn)?;
+    if turn.has(BROWSER_IN) {
+        in_a_browser(steps, &tests)?;
     }
-    // These wait for servers more than they compute, and a busy machine must not matter to them.
+    // These wait for servers more than they compute.
     std::thread::scope(|scope| {
-        let loaded = scope.spawn(|| under_load(&built));
-        let soaked = scope.spawn(|| soak(&built));
-        other_builds(steps)?;
+        let loaded = scope.spawn(|| under_load(&tests));
+        let soaked = scope.spawn(soak);
+        other_builds(steps, turn)?;
         for (name, beside) in [("under load, a minute each", loaded), ("the soak", soaked)] {
             steps.run(name, || {
                 let outcome = beside.join();
-                outcome.map_err(|_| anyhow::anyhow!("its run has panicked"))?
+                outcome.map_err(|_| anyhow!("its run has panicked"))?
             })?;
         }
         anyhow::Ok(())
     })?;
-    dist::prove(steps, program(&built, "lockkeeper")?)?;
-    print(&proved);
+    examples::run(steps, &examples::Options::default())?;
+    dist::prove(steps, &program("lockkeeper")?)?;
+    println!("\n== proved, {turn}");
+    for (what, number) in proved {
+        println!("{number:>12}  {what}");
+    }
     Ok(())
 }
 
-fn under_load(built: &Built) -> Result<()> {
-    let mut suite = Suite::new(&UNDER_LOAD);
-    suite.set("LOCKKEEPER_LOAD_SECONDS", LOAD);
-    suite.threads(UNDER_LOAD_AT_ONCE);
-    suite.run(&named(built, BEHAVIOUR))
+/// Runs the tests that `cargo xtask test` ignores: the hunts of mutants and what the last change touches whole, of the rest a
+/// third.
+fn long(tests: &Nextest, turn: Turn) -> Result<Proved> {
+    let long = tests.with(&["--run-ignored", "only"]).at_once(LONG_AT_ONCE);
+    let Turn::Third(third) = turn else {
+        return long.only(&format!("({LONG}) - ({BESIDE})")).prove();
+    };
+    let touched = turn::touched()?;
+    println!("whole, because the last change touches them: {touched:?}");
+    let touched = touched.iter().map(|word| format!(" + test({word})"));
+    let whole = format!("({HUNTS}{})", touched.collect::<String>());
+    let mut proved = long
+        .only(&format!("({LONG}) - ({BESIDE}) & {whole}"))
+        .prove()?;
+    let rest = long.only(&format!("({LONG}) - ({BESIDE}) - {whole}"));
+    for (what, number) in rest.set(turn::VARIABLE, third.to_string()).prove()? {
+        *proved.entry(what).or_default() += number;
+    }
+    Ok(proved)
+}
+
+fn on_other_servers(
+    steps: &mut Steps,
+    tests: &Nextest,
+    others: &[PathBuf],
+    turn: Turn,
+) -> Result<()> {
+    let joined = servers::joined(others)?;
+    steps.run("the embedded engine beside all servers", || {
+        tests
+            .only(DIFFERENTIAL)
+            .set(servers::VARIABLE, joined)
+            .run()
+    })?;
+    for other in others {
+        let name = format!("what a server must do, on {}", other.display());
+        steps.run(&name, || {
+            let tests = tests.only(OF_A_SERVER);
+            tests.set(tools::SERVER_VARIABLE, other).run()
+        })?;
+    }
+    if turn.has(FRED_IN) {
+        steps.run("the store and the contract over fred", || {
+            let tests = tests.only(&format!("({STORE}) or ({CONTRACT})"));
+            tests.set(TRANSPORT, "fred").run()
+        })?;
+    }
+    Ok(())
+}
+
+fn in_a_browser(steps: &mut Steps, tests: &Nextest) -> Result<()> {
+    let mut browser = false;
+    steps.run("Chromium to test the page in", || {
+        tools::offer_chromium(&mut browser)
+    })?;
+    if browser {
+        steps.run("the page in a browser", || {
+            tests.with(&["--run-ignored", "only"]).only(BROWSING).run()
+        })?;
+    }
+    Ok(())
+}
+
+fn under_load(tests: &Nextest) -> Result<()> {
+    let loaded = tests.only(UNDER_LOAD).set("LOCKKEEPER_LOAD_SECONDS", LOAD);
+    loaded.at_once(UNDER_LOAD_AT_ONCE).run()
 }
 
 /// All other steps build with every feature, and with the newest Rust.
-fn other_builds(steps: &mut Steps) -> Result<()> {
+fn other_builds(steps: &mut Steps, turn: Turn) -> Result<()> {
     for features in ["", "redis"] {
         let package = "test --package lockkeeper --test features --no-default-features --features";
         steps.cargo(&format!("{package}={features}"))?;
@@ -193,7 +239,9 @@ fn other_builds(steps: &mut Steps) -> Result<()> {
         "the packages, compiled of what would be published",
         check::unpacked,
     )?;
-    steps.run("the facade with few of its features", few_features)?;
+    if turn.has(PAIRS_IN) {
+        steps.run("the facade with few of its features", few_features)?;
+    }
     steps.run("what a service builds", count_of_a_service)?;
     steps.run("the oldest Rust that is promised", oldest::check)
 }
@@ -218,40 +266,15 @@ fn few_features() -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests that `cargo xtask test` ignores. In other programs, an ignored test is one that another test starts in its
-/// own process.
-fn long(built: &Built, peers: &[peers::Built]) -> Result<BTreeMap<String, u64>> {
-    let peers: BTreeMap<_, _> = peers.iter().cloned().collect();
-    let mut suite = Suite::new(&["--ignored", "--show-output"]);
-    suite.set(PEERS, serde_json::to_string(&peers)?);
-    // Few of them wait, and some use both cores by themselves.
-    suite.threads(3);
-    suite.side_by_side(1);
-    let programs = [THREADS, BEHAVIOUR, REDISSON].map(|name| named(built, name));
-    let programs = programs.concat();
-    anyhow::ensure!(
-        programs.len() == 3,
-        "a program of tests has another name now"
-    );
-    let outcome = suite.run(&programs);
-    suite.print_slowest();
-    outcome?;
-    Ok(suite.proved().clone())
-}
-
-fn named(built: &Built, name: &str) -> Vec<Program> {
-    let programs = built.tests.iter();
-    programs.filter(|it| it.name == name).cloned().collect()
-}
-
-fn soak(built: &Built) -> Result<()> {
-    let mut command = Command::new(program(built, "soak")?);
+fn soak() -> Result<()> {
+    let mut command = Command::new(program("soak")?);
     execute(command.current_dir(root()).args(["--minutes", SOAK]))
 }
 
-fn program<'a>(built: &'a Built, name: &str) -> Result<&'a Path> {
-    let program = built.bins.iter().find(|(its, _)| its == name);
-    let (_, path) = program.with_context(|| format!("no program is called {name}"))?;
+/// A program that was built with the tests.
+fn program(name: &str) -> Result<PathBuf> {
+    let path = target()?.join("debug").join(name);
+    anyhow::ensure!(Path::new(&path).exists(), "no program is called {name}");
     Ok(path)
 }
 
@@ -281,11 +304,4 @@ fn count_of_a_service() -> Result<()> {
         "a service without `memory` must not need a C compiler"
     );
     Ok(())
-}
-
-fn print(proved: &BTreeMap<String, u64>) {
-    println!("\n== proved");
-    for (what, number) in proved {
-        println!("{number:>12}  {what}");
-    }
 }

@@ -9,12 +9,24 @@ use anyhow::{Context, Result, bail};
 
 use crate::house::target;
 use crate::steps::execute;
+use crate::tools;
 
 /// A program in a package.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
+}
+
+/// Finds the installed program, or downloads it.
+pub(crate) fn find_or_get(program: &Program) -> Result<PathBuf> {
+    match tools::find(None, &[program.name]) {
+        Some(version) => {
+            println!("{version}");
+            Ok(PathBuf::from(program.name))
+        }
+        None => get(program),
+    }
 }
 
 /// Downloads it into a folder below the target directory, unless it is there.

@@ -6,14 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::house::target;
 use crate::python_index::{self, Program};
 
 /// As in the testkit: names more server programs, separated as in `PATH`.
 pub(crate) const VARIABLE: &str = "LOCKKEEPER_TEST_SERVERS";
-
-/// As in the testkit: names the folder with the registers of deployments that the next run may reuse.
-pub(crate) const KEPT_VARIABLE: &str = "LOCKKEEPER_TEST_KEPT";
 
 const PROGRAMS: [Program; 2] = [
     Program {
@@ -30,27 +26,24 @@ const PROGRAMS: [Program; 2] = [
 
 /// Downloads the servers unless the environment names others. Prints which are unavailable, without failing: the tests run on
 /// the available ones.
-pub(crate) fn offer(found: &mut Vec<PathBuf>) -> Result<()> {
+pub(crate) fn offer() -> Result<Vec<PathBuf>> {
     if let Some(named) = env::var_os(VARIABLE) {
-        found.extend(env::split_paths(&named).filter(|program| !program.as_os_str().is_empty()));
+        let named = env::split_paths(&named).filter(|program| !program.as_os_str().is_empty());
+        let found: Vec<_> = named.collect();
         println!("{} named in {VARIABLE}", found.len());
-        return Ok(());
+        return Ok(found);
     }
+    let mut found = Vec::new();
     for program in PROGRAMS {
         match python_index::get(&program) {
             Ok(path) => found.push(path),
             Err(error) => println!("no {}: {error:#}", program.name),
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// The value of [`VARIABLE`] for these programs.
 pub(crate) fn joined(programs: &[PathBuf]) -> Result<OsString> {
     env::join_paths(programs).context("a path that cannot stand in a list")
-}
-
-/// The folder for [`KEPT_VARIABLE`].
-pub(crate) fn kept() -> Result<PathBuf> {
-    Ok(target()?.join("kept"))
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::Args;
 
-use crate::programs::FEATURES;
+use crate::nextest::FEATURES;
 use crate::steps::{Steps, cargo, execute};
 
 /// The options of the simulation; see `cargo xtask simulate --help`.

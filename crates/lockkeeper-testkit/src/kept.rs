@@ -1,7 +1,7 @@
-//! Deployments that outlive their test program so that the next run can use them: `cargo xtask test --again`.
+//! Deployments that outlive the test that started them, so that the next test can use them.
 //!
-//! A folder holds one register per deployment: the processes of its servers and their ports. The test program that locks a
-//! register uses its deployment. The servers end by themselves when they have not been used for half an hour.
+//! A folder holds one register per deployment: the processes of its servers and their ports. The test that locks a register uses
+//! its deployment. The servers end by themselves ten minutes after their last use.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::server::{PROGRAM_VARIABLE, Server};
 
-/// Environment variable that names the folder. Without it nothing is kept.
+/// Environment variable that names the folder: cargo's configuration sets it. Without it nothing is kept.
 const VARIABLE: &str = "LOCKKEEPER_TEST_KEPT";
 
 /// The register of one deployment, locked until it is dropped or this program ends.
@@ -21,19 +21,29 @@ pub(crate) struct Register {
 }
 
 impl Register {
-    /// Locks the register with this name. Returns `None` if nothing is kept or another program uses the deployment.
-    pub(crate) fn lock(name: &str) -> Result<Option<Self>> {
+    /// Locks one of the registers of a sort, and waits if other tests use all of them. `None` if nothing is kept.
+    pub(crate) fn lock_one(sort: &str, most: u32) -> Result<Option<Self>> {
         let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
             return Ok(None);
         };
         fs::create_dir_all(&folder)?;
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(folder.join(name))?;
-        Ok(file.try_lock().is_ok().then_some(Self { file }))
+        let open = |number: u32| {
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).create(true).truncate(false);
+            options.open(folder.join(format!("{sort}-{number}")))
+        };
+        for number in 0..most {
+            let file = open(number)?;
+            if file.try_lock().is_ok() {
+                return Ok(Some(Self { file }));
+            }
+        }
+        let file = open(std::process::id() % most)?;
+        file.lock()?;
+        Ok(Some(Self { file }))
     }
 
-    /// Adopts the servers that an earlier program kept.
+    /// Adopts the servers that an earlier test kept.
     pub(crate) fn servers(&mut self) -> Result<Vec<Server>> {
         let mut text = String::new();
         self.file.rewind()?;
@@ -43,7 +53,7 @@ impl Register {
         lines.map(server).collect()
     }
 
-    /// Records these servers for the next program.
+    /// Records these servers for the next test.
     pub(crate) fn write<'a>(&mut self, servers: impl Iterator<Item = &'a Server>) -> Result<()> {
         let mut text = program() + "\n";
         for server in servers {

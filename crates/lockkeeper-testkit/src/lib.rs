@@ -16,6 +16,7 @@
 //! | [`mutants`] | deliberate mistakes, each of which the tests must catch |
 //! | [`simulation`] | the real engine over a simulated network, reproducible from a seed |
 //! | [`faulty`] | a store that loses and delays requests on demand |
+//! | [`third`] | long searches and histories by thirds |
 //! | [`mod@until`] | waiting for something that nothing reports |
 
 pub mod cluster;
@@ -33,6 +34,7 @@ pub mod sentinel;
 pub mod server;
 pub mod simulation;
 pub mod site;
+pub mod third;
 pub mod until;
 
 pub use lockkeeper_conformance::{

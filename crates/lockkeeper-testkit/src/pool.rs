@@ -1,19 +1,20 @@
-//! Deployments of many servers that several tests use one after the other: starting one takes seconds.
+//! Deployments of many servers that tests use one after the other, each in a process of its own: starting one takes seconds.
 
 use std::ops::Deref;
 
 use anyhow::Result;
-use parking_lot::{Mutex, const_mutex};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::cluster::Cluster;
 use crate::kept::Register;
 use crate::sentinel::Watched;
 use crate::server::Server;
 
+/// How many deployments of a sort there are at most; who wants one more waits for one of these.
+const MOST: u32 = 4;
+
 /// A deployment that tests can reuse.
 pub trait Shared: Sized + Send + Sync + 'static {
-    /// Starts a new deployment. If it is `kept`, it outlives this process.
+    /// Starts a new deployment. If it is `kept`, it outlives its value and this process.
     fn start(kept: bool) -> impl Future<Output = Result<Self>>;
 
     /// Builds the deployment from servers that another process kept, in the order of [`servers`](Self::servers).
@@ -26,119 +27,70 @@ pub trait Shared: Sized + Send + Sync + 'static {
     fn clean(&self) -> impl Future<Output = Result<()>>;
 }
 
-/// Idle deployments, up to a maximum number.
-#[derive(Debug)]
-pub struct Pool<T> {
-    name: &'static str,
-    most: usize,
-    places: Semaphore,
-    idle: Mutex<Vec<T>>,
-    /// The registers of deployments that are kept for the next run.
-    registers: Mutex<Vec<Register>>,
-}
-
 /// A deployment lent to one test, which must leave everything but the keys as it was.
 #[derive(Debug)]
-pub struct Pooled<T: Shared> {
-    // Taken in `drop`.
-    shared: Option<T>,
-    pool: &'static Pool<T>,
-    _place: SemaphorePermit<'static>,
+pub struct Pooled<T> {
+    shared: T,
+    /// Another test can have the deployment when this is dropped. `None` if it is not kept.
+    _register: Option<Register>,
 }
 
-/// Six servers per cluster.
-static CLUSTERS: Pool<Cluster> = Pool::of("cluster", 4);
-
-/// Five servers each.
-static WATCHED: Pool<Watched> = Pool::of("sentinels", 4);
-
 impl Cluster {
-    /// Returns an empty cluster that another test may have used before.
+    /// Returns an empty cluster of six servers that another test may have used before.
     ///
     /// # Errors
     ///
     /// As for [`start`](Self::start).
     pub async fn pooled() -> Result<Pooled<Self>> {
-        CLUSTERS.take().await
+        Pooled::take("cluster").await
     }
 }
 
 impl Watched {
-    /// Returns an empty primary with its replica and sentinels that another test may have used before.
+    /// Returns an empty primary with its replica and three sentinels that another test may have used before.
     ///
     /// # Errors
     ///
     /// As for [`start`](Self::start).
     pub async fn pooled() -> Result<Pooled<Self>> {
-        WATCHED.take().await
+        Pooled::take("sentinels").await
     }
 }
 
-impl<T: Shared> Pool<T> {
-    const fn of(name: &'static str, most: usize) -> Self {
-        Self {
-            name,
-            most,
-            places: Semaphore::const_new(most),
-            idle: const_mutex(Vec::new()),
-            registers: const_mutex(Vec::new()),
-        }
-    }
-
-    async fn take(&'static self) -> Result<Pooled<T>> {
-        let place = self.places.acquire().await?;
-        let idle = self.idle.lock().pop();
-        let shared = match idle {
-            Some(shared) => shared,
-            None => self.start().await?,
+impl<T: Shared> Pooled<T> {
+    async fn take(sort: &'static str) -> Result<Self> {
+        let register = tokio::task::spawn_blocking(move || Register::lock_one(sort, MOST));
+        let mut register = register.await??;
+        let shared = match &mut register {
+            Some(register) => Self::keep(register).await?,
+            None => T::start(false).await?,
         };
         shared.clean().await?;
-        Ok(Pooled {
-            shared: Some(shared),
-            pool: self,
-            _place: place,
+        Ok(Self {
+            shared,
+            _register: register,
         })
     }
 
-    /// Adopts a deployment that an earlier program kept, or starts a new one.
-    async fn start(&self) -> Result<T> {
-        for number in 0..self.most {
-            let Some(mut register) = Register::lock(&format!("{}-{number}", self.name))? else {
-                continue;
-            };
-            let left = match register.servers() {
-                Ok(servers) => T::take_up(servers).await,
-                Err(error) => Err(error),
-            };
-            let shared = match left {
-                Ok(shared) => shared,
-                // The register is empty, or its servers have ended.
-                Err(_) => {
-                    let shared = T::start(true).await?;
-                    register.write(shared.servers())?;
-                    shared
-                }
-            };
-            self.registers.lock().push(register);
+    /// Adopts the deployment in the register, or starts a new one if there is none or its servers have ended.
+    async fn keep(register: &mut Register) -> Result<T> {
+        let left = match register.servers() {
+            Ok(servers) => T::take_up(servers).await,
+            Err(error) => Err(error),
+        };
+        if let Ok(shared) = left {
             return Ok(shared);
         }
-        T::start(false).await
+        let started = T::start(true).await?;
+        register.write(started.servers())?;
+        Ok(started)
     }
 }
 
-impl<T: Shared> Deref for Pooled<T> {
+impl<T> Deref for Pooled<T> {
     type Target = T;
 
-    #[expect(clippy::expect_used, reason = "it is taken out when it is dropped")]
     fn deref(&self) -> &T {
-        self.shared
-            .as_ref()
-            .expect("it is there until it is dropped")
-    }
-}
-
-impl<T: Shared> Drop for Pooled<T> {
-    fn drop(&mut self) {
-        self.pool.idle.lock().extend(self.shared.take());
+        &self.shared
     }
 }

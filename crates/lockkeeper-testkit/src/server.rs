@@ -311,6 +311,9 @@ impl Server {
             }
             sleep(Duration::from_millis(5)).await;
         }
+        if self.options.kept {
+            process.leave();
+        }
         self.process = Some(process);
         Ok(true)
     }

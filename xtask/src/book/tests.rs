@@ -35,41 +35,6 @@ fn a_chapter_that_the_summary_lacks_is_named_and_a_decision_is_not() {
 }
 
 #[test]
-fn links_to_files_folders_headings_and_elsewhere_resolve() {
-    let text = "[a](two.md#a-heading-of-two) [b](../lua/acquire.lua) [c](pictures/a.svg)\n\
-                [d](https://example.org/x) [e](#here) [f](../docs) `[g](nowhere.md)`\n\
-                ```\n[h](nowhere.md)\n```\n## Here\n";
-    let offences = dead_links(&book(&[
-        ("docs/one.md", text),
-        ("docs/two.md", "# Two\n## A heading of `two`!\n"),
-    ]));
-    assert!(offences.is_empty(), "{offences:?}");
-}
-
-#[test]
-fn dead_files_and_dead_anchors_are_found() {
-    let text = "[a](three.md)\n[b](two.md#nothing) ![c](pictures/b.svg) [d](../../out.md)";
-    let offences = dead_links(&book(&[("docs/one.md", text), ("docs/two.md", "# Two")]));
-    assert_eq!(
-        offences,
-        [
-            "docs/one.md:1: three.md leads nowhere",
-            "docs/one.md:2: two.md#nothing leads nowhere",
-            "docs/one.md:2: pictures/b.svg leads nowhere",
-            "docs/one.md:2: ../../out.md leads nowhere",
-        ]
-    );
-}
-
-#[test]
-fn headings_of_one_name_have_anchors_of_their_own() {
-    assert_eq!(
-        anchors("# Run\n## Run\n#no heading\n# Run it"),
-        ["run", "run-1", "run-it"]
-    );
-}
-
-#[test]
 fn a_picture_that_nobody_shows_is_found() {
     let shown = book(&[("docs/one.md", "![a](pictures/a.svg)")]);
     assert!(unseen_pictures(&shown).is_empty());

@@ -17,16 +17,16 @@ const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 /// Ends a server when the process that started it ends, which closes the pipe.
 const WATCH: &str = r#"read -r _; kill -KILL "$1"; rm -rf -- "$2""#;
 
-/// Ends a kept server when nobody has touched it for half an hour.
+/// Ends a kept server ten minutes after its last use.
 const WATCH_KEPT: &str = r#"
-    while kill -0 "$1" && [ -n "$(find "$2/touched" -mmin -30)" ]; do sleep 10; done
+    while kill -0 "$1" && [ -n "$(find "$2/touched" -mmin -10)" ]; do sleep 10; done
     kill -KILL "$1"; rm -rf -- "$2""#;
 
 /// A running server and the shell that watches over it.
 #[derive(Debug)]
 pub(super) struct Process {
     pid: u32,
-    /// `None` if another process started the server.
+    /// `None` if another process started the server, or it is kept.
     own: Option<Own>,
 }
 
@@ -36,7 +36,7 @@ struct Own {
     watcher: Child,
 }
 
-/// Keeps a kept server alive for another half an hour.
+/// Keeps a kept server alive for another ten minutes.
 pub(super) fn touch(directory: &Path) -> std::io::Result<()> {
     std::fs::write(directory.join("touched"), "")
 }
@@ -80,6 +80,11 @@ impl Process {
         Self { pid, own: None }
     }
 
+    /// Leaves the server to its watcher, and so to other processes.
+    pub(super) fn leave(&mut self) {
+        self.own = None;
+    }
+
     pub(super) const fn id(&self) -> u32 {
         self.pid
     }
@@ -113,8 +118,8 @@ impl Process {
         self.end().context("failed to kill the server")
     }
 
-    /// Ends the watcher first: once the server is reaped, another process may get its pid. A server that another process
-    /// started is ended by its own watcher.
+    /// Ends the watcher first: once the server is reaped, another process may get its pid. A kept server is ended by
+    /// its watcher alone.
     fn end(&mut self) -> std::io::Result<()> {
         let Some(Own { server, watcher }) = &mut self.own else {
             return Ok(());

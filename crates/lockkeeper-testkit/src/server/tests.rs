@@ -157,18 +157,17 @@ fn a_killed_test_leaves_no_server() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_kept_server_is_taken_up_and_left_alone_in_the_end() -> Result<()> {
-    let mut started = Server::options().kept().start().await?;
+async fn kept_server_outlives_its_value_and_is_adopted() -> Result<()> {
+    let started = Server::options().kept().start().await?;
     started.command(&["SET", "a", "1"]).await?;
-    let directory = started.directory.path().to_owned();
+    let (directory, port) = (started.directory.path().to_owned(), started.port());
     let pid = started.pid().context("it does not run")?;
-    let taken_up = Server::take_up(pid, started.port(), directory.clone())?;
-    let value = taken_up.command(&["GET", "a"]).await?.into_text()?;
-    drop(taken_up);
-    let alone = started.command(&["PING"]).await;
-    started.kill()?;
+    drop(started);
+    let adopted = Server::take_up(pid, port, directory.clone())?;
+    let value = adopted.command(&["GET", "a"]).await?.into_text()?;
+    let ended = adopted.command(&["SHUTDOWN", "NOSAVE"]).await;
     std::fs::remove_dir_all(directory)?;
     assert_eq!(value, "1");
-    assert!(alone.is_ok(), "{alone:?}");
+    assert!(ended.is_err(), "{ended:?}");
     Ok(())
 }
