@@ -1,5 +1,5 @@
 //! The developers' command: `cargo xtask test`, `check`, `examples`, `bench`, `prove`, `simulate`, `soak`, `dist`, `release`,
-//! `book`, `pictures`, `lock-scripts`.
+//! `book`, `pictures`, `real-time`, `lock-scripts`.
 
 mod bench;
 mod book;
@@ -18,6 +18,7 @@ mod pictures;
 mod plots;
 mod prove;
 mod python_index;
+mod real_time;
 mod release;
 mod scripts;
 mod servers;
@@ -75,6 +76,8 @@ enum Command {
     Book(book::render::Options),
     /// Redraws the pictures of the book.
     Pictures(pictures::Options),
+    /// Lists the tests that may depend on how fast the machine is.
+    RealTime,
     /// Rewrites lua/scripts.lock after a script has changed.
     LockScripts,
 }
@@ -104,6 +107,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Release => release::run(&mut steps),
         Command::Book(options) => book::render::run(options),
         Command::Pictures(options) => pictures::run(options),
+        Command::RealTime => real_time::list(),
         Command::LockScripts => scripts::lock(),
     };
     steps.print_summary();
