@@ -12,17 +12,14 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::time::timeout;
 
-use crate::look::json;
-use crate::support::{LIMIT, Run, command, said, until};
+use crate::printed::{ask, asked, assert_printed};
+use crate::support::{LIMIT, Run, command, until, with_ttl};
 
 /// A run that leads until its stdin ends.
-fn server_of(server: &Server, label: &str) -> Result<Run> {
+fn server_of(server: &Server, label: &str, ttl: &str) -> Result<Run> {
     let value = format!("{label}:8080");
     let words = ["--label", label, "--elect", "api", "--value", &value];
-    Run::start(
-        server,
-        &[&words[..], &["--ttl", "2s", "--", "cat"]].concat(),
-    )
+    Run::start(server, &[&words[..], &["--ttl", ttl, "--", "cat"]].concat())
 }
 
 /// Waits until this many runs stand by.
@@ -65,43 +62,47 @@ impl Watch {
 
 #[tokio::test]
 async fn one_of_a_fleet_runs_and_the_next_takes_over_when_it_ends_or_dies() -> Result<()> {
-    let server = Server::start().await?;
-    let mut watch = Watch::start(&server)?;
-    ensure!(watch.next().await?["term"].is_null());
-    let mut first = server_of(&server, "one")?;
-    let granted = first.event("granted").await?;
-    ensure!(granted["kind"] == "election", "{granted}");
-    first.event("started").await?;
-    let led = watch.next().await?;
-    ensure!(
-        led["value"] == "one:8080" && led["term"] == granted["fence"],
-        "{led}"
-    );
-    let label = led["label"].as_str().context("no label")?;
-    ensure!(label.ends_with("one"), "{led}");
+    with_ttl(Duration::from_secs(2), async |ttl| {
+        let server = Server::start().await?;
+        let mut watch = Watch::start(&server)?;
+        ensure!(watch.next().await?["term"].is_null());
+        let mut first = server_of(&server, "one", "1m")?;
+        let granted = first.event("granted").await?;
+        ensure!(granted["kind"] == "election", "{granted}");
+        first.event("started").await?;
+        let led = watch.next().await?;
+        ensure!(
+            led["value"] == "one:8080" && led["term"] == granted["fence"],
+            "{led}"
+        );
+        let label = led["label"].as_str().context("no label")?;
+        ensure!(label.ends_with("one"), "{led}");
 
-    let mut second = server_of(&server, "two")?;
-    standing_by(&server, 1).await?;
-    let mut third = server_of(&server, "three")?;
-    standing_by(&server, 2).await?;
-    drop(first.child.stdin.take());
-    ensure!(first.code().await? == 0);
-    second.event("started").await?;
-    ensure!(watch.next().await?["value"] == "two:8080");
+        let ttl = format!("{ttl:?}");
+        let mut second = server_of(&server, "two", &ttl)?;
+        standing_by(&server, 1).await?;
+        let mut third = server_of(&server, "three", &ttl)?;
+        standing_by(&server, 2).await?;
+        drop(first.child.stdin.take());
+        ensure!(first.code().await? == 0);
+        second.event("started").await?;
+        ensure!(watch.next().await?["value"] == "two:8080");
 
-    second.signal(Signal::KILL)?;
-    third.event("started").await?;
-    let mut seen = watch.next().await?;
-    // The stream may also show the moment in which nobody leads.
-    if seen["term"].is_null() {
-        seen = watch.next().await?;
-    }
-    ensure!(seen["value"] == "three:8080", "{seen}");
-    ensure!(seen["term"].as_u64() > led["term"].as_u64());
-    drop(third.child.stdin.take());
-    ensure!(third.code().await? == 0);
-    ensure!(watch.next().await?["term"].is_null());
-    Ok(())
+        second.signal(Signal::KILL)?;
+        third.event("started").await?;
+        let mut seen = watch.next().await?;
+        // The stream may also show the moment in which nobody leads.
+        if seen["term"].is_null() {
+            seen = watch.next().await?;
+        }
+        ensure!(seen["value"] == "three:8080", "{seen}");
+        ensure!(seen["term"].as_u64() > led["term"].as_u64());
+        drop(third.child.stdin.take());
+        ensure!(third.code().await? == 0);
+        ensure!(watch.next().await?["term"].is_null());
+        Ok(())
+    })
+    .await
 }
 
 /// Runs the line with which systemd starts the unit in the examples, with another program.
@@ -133,12 +134,13 @@ async fn the_unit_of_the_examples_starts_a_leader() -> Result<()> {
 #[tokio::test]
 async fn leader_shows_who_leads_and_that_nobody_does() -> Result<()> {
     let server = Server::start().await?;
-    let ask = async || {
-        let said = said(&server.url(), &["leader", "api"]).await?;
-        ensure!(said.code == Some(0) && said.err.is_empty(), "{said:?}");
-        anyhow::Ok(said.out)
-    };
-    ensure!(ask().await? == "api: nobody leads\n");
+    let both = ["leader api", "leader api --json"];
+    assert_printed!(asked(&server, &both).await?, @r#"
+    $ leader api
+    api: nobody leads
+    $ leader api --json
+    {"name":"api","term":null,"value":null,"label":null,"since":null,"claim":null}
+    "#);
     let settings = Client::builder().label("one");
     let client = lockkeeper::connect_with(&server.url(), settings).await?;
     let election = lockkeeper::Election::new(&client, "api").value("a\tb");
@@ -150,72 +152,14 @@ async fn leader_shows_who_leads_and_that_nobody_does() -> Result<()> {
             .is_some_and(|it| it.since.is_some()))
     })
     .await?;
-    let (shown, term) = (ask().await?, leadership.term());
-    ensure!(shown.starts_with("api: one leads since 20"), "{shown}");
-    ensure!(
-        shown.ends_with(&format!(", term {term}: a\\tb\n")),
-        "{shown}"
-    );
-    let seen = json(&server, &["leader", "api"]).await?;
-    ensure!(
-        seen[0]["value"] == "a\tb" && seen[0]["term"] == term.get(),
-        "{seen:?}"
-    );
-    ensure!(seen[0]["label"] == "one" && seen[0]["at"].is_null());
+    let shown = asked(&server, &both).await?;
+    assert_printed!(shown.replace(&leadership.term().to_string(), "TERM"), @r#"
+    $ leader api
+    api: one leads since <time>, term TERM: a\tb
+    $ leader api --json
+    {"name":"api","term":TERM,"value":"a\tb","label":"one","since":"<time>","claim":"<client>:1/<claim>"}
+    "#);
     leadership.resign().await?;
-    let seen = json(&server, &["leader", "api"]).await?;
-    ensure!(
-        seen[0]["name"] == "api" && seen[0]["value"].is_null(),
-        "{seen:?}"
-    );
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_lock_of_another_kind_is_no_election() -> Result<()> {
-    let server = Server::start().await?;
-    let client = lockkeeper::connect(&server.url()).await?;
-    let _guard = lockkeeper::Mutex::new(&client, "api").acquire().await?;
-    for words in [&["leader", "api"][..], &["leader", "api", "--watch"]] {
-        let said = said(&server.url(), words).await?;
-        ensure!(
-            said.code != Some(0) && said.err.contains("no election lock"),
-            "{said:?}"
-        );
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn options_that_do_not_go_together_are_refused_before_anything_is_asked() -> Result<()> {
-    let long = "v".repeat(2_000);
-    for words in [
-        &["--elect", "api", "--lock", "other"][..],
-        &["--elect", "api", "--semaphore", "jobs", "--limit", "2"],
-        &["--elect", "api", "--fair"],
-        &["--lock", "api", "--value", "v"],
-        &["--value", "v"],
-        &["--elect", "api", "--once-per", "1d"],
-        &["--elect", "api", "--slot", "a"],
-        &["--elect", "api", "--limit", "2"],
-        &["--elect", "api", "--permits", "2"],
-        &["--elect", "api", "--elect", "other"],
-    ] {
-        let words = [&["run"], words, &["--", "echo", "ran"]].concat();
-        let said = said("redis://127.0.0.1:1", &words).await?;
-        ensure!(
-            said.code == Some(64) && said.out.is_empty(),
-            "{words:?}: {said:?}"
-        );
-    }
-    let server = Server::start().await?;
-    let words = [
-        "run", "--elect", "api", "--value", &long, "--", "echo", "ran",
-    ];
-    let said = timeout(Duration::from_secs(30), said(&server.url(), &words)).await??;
-    ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");
-    ensure!(said.err.contains("at most 1024 bytes"), "{said:?}");
-    let said = crate::support::said(&server.url(), &["run", "--elect", "", "--", "true"]).await?;
-    ensure!(said.code == Some(64), "{said:?}");
+    assert_printed!(ask(&server, "leader api").await?, @"api: nobody leads");
     Ok(())
 }

@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, Run, command, said, until};
+use crate::printed::{ask, assert_printed, said};
+use crate::support::{LIMIT, Run, command, until};
 
 #[tokio::test]
 async fn of_two_machines_one_runs_the_job_and_the_other_names_the_holder() -> Result<()> {
@@ -19,26 +20,22 @@ async fn of_two_machines_one_runs_the_job_and_the_other_names_the_holder() -> Re
     let words = ["--label", "machine one", "--lock", "nightly", "--", "cat"];
     let mut first = Run::start(&server, &words)?;
     first.event("started").await?;
-    let job = ["--no-wait", "--lock", "nightly", "--", "echo", "ran"];
-    let second = said(&server.url(), &[&["run"], &job[..]].concat()).await?;
-    ensure!(second.code == Some(75), "{second:?}");
-    ensure!(second.out.is_empty(), "it ran: {second:?}");
+    let job = "--no-wait --lock nightly -- echo ran";
+    let second = ask(&server, &format!("run {job}")).await?;
     let pid = first.child.id().unwrap_or_default();
-    let holder = format!(":{pid} machine one");
-    ensure!(second.err.contains(&holder), "{second:?}");
-
-    let third = said(&server.url(), &[&["run", "-E", "5"], &job[..]].concat()).await?;
-    ensure!(third.code == Some(5), "{third:?}");
-    let silent = said(&server.url(), &[&["run", "-E", "0"], &job[..]].concat()).await?;
-    ensure!(silent.code == Some(0), "{silent:?}");
-    ensure!(silent.out.is_empty() && silent.err.is_empty(), "{silent:?}");
+    ensure!(
+        second.err.contains(&format!(":{pid} machine one")),
+        "{second}"
+    );
+    assert_printed!(second, @r#"
+    ! lockkeeper: "nightly" is held by <machine>:<pid> machine one
+    => 75
+    "#);
+    ensure!(ask(&server, &format!("run -E 5 {job}")).await?.code == Some(5));
+    assert_printed!(ask(&server, &format!("run -E 0 {job}")).await?, @"");
     drop(first.child.stdin.take());
     ensure!(first.code().await? == 0);
-    let fourth = said(&server.url(), &[&["run"], &job[..]].concat()).await?;
-    ensure!(
-        (fourth.code, &*fourth.out) == (Some(0), "ran\n"),
-        "{fourth:?}"
-    );
+    assert_printed!(ask(&server, &format!("run {job}")).await?, @"ran");
     Ok(())
 }
 
@@ -60,7 +57,7 @@ async fn the_exit_code_is_the_programs_own() -> Result<()> {
     ] {
         let words = [&["run", "--lock", "name", "--"], program].concat();
         let said = said(&server.url(), &words).await?;
-        ensure!(said.code == Some(code), "{program:?}: {said:?}");
+        ensure!(said.code == Some(code), "{program:?}: {said}");
     }
     // Each of these runs has released the lock.
     let held = server.command(&["EXISTS", "lockkeeper:name"]).await?;
@@ -72,33 +69,10 @@ async fn the_exit_code_is_the_programs_own() -> Result<()> {
 async fn a_server_out_of_reach_is_69_and_nothing_is_started() -> Result<()> {
     // Nothing listens on port 1.
     let words = ["run", "--lock", "name", "--", "echo", "ran"];
-    let said = said("redis://:secret@127.0.0.1:1", &words).await?;
-    ensure!(said.code == Some(69) && said.out.is_empty(), "{said:?}");
-    ensure!(said.err.contains("127.0.0.1:1"), "{said:?}");
-    ensure!(!said.err.contains("secret"), "{said:?}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_silent_server_is_69_in_bounded_time() -> Result<()> {
-    let server = Server::start().await?;
-    server.freeze()?;
-    let words = ["run", "--no-wait", "--lock", "name", "--", "echo", "ran"];
-    let said = said(&server.url(), &words).await?;
-    ensure!(said.code == Some(69) && said.out.is_empty(), "{said:?}");
-    server.thaw()
-}
-
-#[tokio::test]
-async fn a_bounded_wait_ends_as_a_conflict() -> Result<()> {
-    let server = Server::start().await?;
-    let client = lockkeeper::connect(&server.url()).await?;
-    let _guard = Mutex::new(&client, "name").acquire().await?;
-    let words = [
-        "run", "--wait", "200ms", "--lock", "name", "--", "echo", "ran",
-    ];
-    let said = said(&server.url(), &words).await?;
-    ensure!(said.code == Some(75) && said.out.is_empty(), "{said:?}");
+    assert_printed!(said("redis://:secret@127.0.0.1:1", &words).await?, @"
+    ! lockkeeper: could not connect to 127.0.0.1:1: Connection refused
+    => 69
+    ");
     Ok(())
 }
 
@@ -108,25 +82,66 @@ async fn the_program_gets_stdin_and_knows_its_lock() -> Result<()> {
     let script = "cat; env | grep ^LOCKKEEPER_ | grep -v URL | sort; exit 9";
     let words = ["run", "--fair", "--lock", "name", "--", "sh", "-c", script];
     let mut command = command(&server.url(), &words);
-    command.env("LOCKKEEPER_KIND", "forged");
-    command.env("LOCKKEEPER_MODE", "forged");
+    command
+        .env("LOCKKEEPER_KIND", "forged")
+        .env("LOCKKEEPER_MODE", "forged");
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(b"a line\n").await?;
-    drop(stdin);
+    child
+        .stdin
+        .take()
+        .context("no stdin")?
+        .write_all(b"a line\n")
+        .await?;
     let output = child.wait_with_output().await?;
     ensure!(output.status.code() == Some(9));
-    let text = String::from_utf8(output.stdout)?;
-    let lines: Vec<&str> = text.lines().collect();
-    ensure!(lines[..1] == ["a line"] && lines.len() == 6, "{text}");
-    let fence: u64 = lines[1].trim_start_matches("LOCKKEEPER_FENCE=").parse()?;
-    ensure!(fence > 0);
-    ensure!(lines[2..4] == ["LOCKKEEPER_KIND=fair", "LOCKKEEPER_NAME=name"]);
-    ensure!(lines[4].starts_with("LOCKKEEPER_OWNER=") && lines[4].ends_with(":1"));
-    ensure!(lines[5] == "LOCKKEEPER_TTL_MS=30000");
+    assert_printed!(String::from_utf8(output.stdout)?, @"
+    a line
+    LOCKKEEPER_FENCE=<token>
+    LOCKKEEPER_KIND=fair
+    LOCKKEEPER_NAME=name
+    LOCKKEEPER_OWNER=<client>:1
+    LOCKKEEPER_TTL_MS=30000
+    ");
+    Ok(())
+}
+
+/// Runs a program that shows the variables of its lock, and then another one inside it that has none of these.
+#[tokio::test]
+async fn a_program_knows_its_mode_or_permits_and_one_inside_knows_its_own() -> Result<()> {
+    let server = Server::start().await?;
+    let show = "echo \"$LOCKKEEPER_KIND ${LOCKKEEPER_MODE-none} ${LOCKKEEPER_PERMITS-none} ${LOCKKEEPER_SLOT-none}\"";
+    let script = format!("{show}; \"$0\" run --lock other -- sh -c '{show}'");
+    let mut shown = String::new();
+    for options in [
+        "--shared --lock x",
+        "-x --lock x",
+        "--semaphore s --limit 8 --permits 3",
+        "--lock job --slot a",
+    ] {
+        let words = ["run", "--json"].into_iter().chain(options.split(' '));
+        let program = ["--", "sh", "-c", &script, env!("CARGO_BIN_EXE_lockkeeper")];
+        let said = said(&server.url(), &words.chain(program).collect::<Vec<_>>()).await?;
+        ensure!(said.code == Some(0), "{said}");
+        let granted = said.err.lines().find(|line| line.contains("granted"));
+        shown += &format!("{}{}\n", said.out, granted.context("not granted")?);
+    }
+    assert_printed!(shown, @r#"
+    rwlock shared none none
+    mutex none none none
+    {"at":"<time>","ms":<ms>,"event":"granted","name":"x","kind":"rwlock","mode":"shared","owner":"<client>:1","fence":<token>,"ttl_ms":<ms>}
+    rwlock exclusive none none
+    mutex none none none
+    {"at":"<time>","ms":<ms>,"event":"granted","name":"x","kind":"rwlock","mode":"exclusive","owner":"<client>:1","fence":<token>,"ttl_ms":<ms>}
+    semaphore none 3 none
+    mutex none none none
+    {"at":"<time>","ms":<ms>,"event":"granted","name":"s","kind":"semaphore","permits":3,"owner":"<client>:1","fence":<token>,"ttl_ms":<ms>}
+    once none none a
+    mutex none none none
+    {"at":"<time>","ms":<ms>,"event":"granted","name":"job","kind":"once","slot":"a","owner":"<client>:1","fence":<token>,"ttl_ms":<ms>}
+    "#);
     Ok(())
 }
 
@@ -134,13 +149,14 @@ async fn the_program_gets_stdin_and_knows_its_lock() -> Result<()> {
 async fn what_a_program_leaves_behind_is_stopped_before_the_lock_is_free() -> Result<()> {
     let server = Server::start().await?;
     let script = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 60; done' & read -r _; exit 7";
-    let words = ["--lock", "name", "--grace", "300ms", "--ttl", "10s"];
-    let program = ["--", "sh", "-c", script];
-    let mut run = Run::start(&server, &[&words[..], &program].concat())?;
+    let words = [
+        "--lock", "name", "--grace", "300ms", "--", "sh", "-c", script,
+    ];
+    let mut run = Run::start(&server, &words)?;
     let orphan = Pid::from_raw(run.line().await?.parse()?).context("no process")?;
     drop(run.child.stdin.take());
     run.event("exited").await?;
-    test_kill_process(orphan)?;
+    // Only what lives is killed.
     run.event("killing").await?;
     run.event("released").await?;
     ensure!(test_kill_process(orphan) == Err(Errno::SRCH), "it lives");
@@ -250,10 +266,11 @@ async fn a_kept_lock_is_held_for_as_long_as_anybody_of_the_group_lives() -> Resu
     ensure!(made.success());
     let path = pipe.to_str().unwrap();
     let script = "(cat <\"$1\" >/dev/null) & exit 6";
-    let words = [
-        "--keep", "--lock", "name", "--", "sh", "-c", script, "sh", path,
-    ];
-    let mut run = Run::start(&server, &words)?;
+    let program = ["sh", "-c", script, "sh", path];
+    let mut run = Run::start(
+        &server,
+        &[&["--keep", "--lock", "name", "--"], &program[..]].concat(),
+    )?;
     run.event("exited").await?;
     let lock = Mutex::new(&client, "name");
     ensure!(lock.try_acquire().await?.is_none(), "it was let go");
@@ -270,27 +287,27 @@ async fn a_kept_lock_is_held_for_as_long_as_anybody_of_the_group_lives() -> Resu
 #[tokio::test]
 async fn a_shortest_time_keeps_others_out_after_the_program_is_done() -> Result<()> {
     let server = Server::start().await?;
-    let words = ["--min-hold", "1m", "--lock", "name", "--", "true"];
+    let words = ["--min-hold", "1h", "--lock", "name", "--", "true"];
     let mut run = Run::start(&server, &words)?;
     let released = run.event("released").await?;
-    ensure!(released["kept_ms"].as_u64() > Some(50_000), "{released}");
+    ensure!(released["kept_ms"].as_u64() > Some(3_000_000), "{released}");
     ensure!(run.code().await? == 0);
-    let again = ["run", "--no-wait", "--lock", "name", "--", "true"];
-    ensure!(said(&server.url(), &again).await?.code == Some(75));
+    ensure!(
+        ask(&server, "run --no-wait --lock name -- true")
+            .await?
+            .code
+            == Some(75)
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_longest_time_stops_the_program_before_it_is_over() -> Result<()> {
     let server = Server::start().await?;
-    let words = ["--max-hold", "1500ms", "--grace", "500ms", "--lock", "name"];
-    let program = [
-        "--",
-        "sh",
-        "-c",
-        "trap 'exit 0' TERM; while :; do sleep 0.02; done",
-    ];
-    let mut run = Run::start(&server, &[&words[..], &program].concat())?;
+    let terms = ["--ttl", "10m", "--grace", "3m", "--max-hold", "181s"];
+    let program = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
+    let program = ["--lock", "name", "--", "sh", "-c", program];
+    let mut run = Run::start(&server, &[&terms[..], &program].concat())?;
     run.event("terminating").await?;
     let over = run.event("over").await?;
     ensure!(over["left_ms"].as_u64() > Some(0), "{over}");
@@ -329,18 +346,16 @@ async fn events_go_to_a_file_and_leave_stderr_alone() -> Result<()> {
     let server = Server::start().await?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("events");
-    let path = file.to_str().unwrap();
-    let words = ["run", "--events", path, "--lock", "name", "--", "true"];
-    let said = said(&server.url(), &words).await?;
-    ensure!(said.code == Some(0) && said.err.is_empty(), "{said:?}");
-    let events: Vec<String> = std::fs::read_to_string(file)?
-        .lines()
-        .map(|line| {
-            serde_json::from_str::<serde_json::Value>(line).map(|it| it["event"].to_string())
-        })
-        .collect::<Result<_, _>>()?;
-    let expected = ["asking", "granted", "started", "exited", "over", "released"];
-    ensure!(events == expected.map(|it| format!("{it:?}")), "{events:?}");
+    let line = format!("run --events {} --lock name -- true", file.display());
+    assert_printed!(ask(&server, &line).await?, @"");
+    assert_printed!(std::fs::read_to_string(file)?, @r#"
+    {"at":"<time>","ms":<ms>,"event":"asking","name":"name"}
+    {"at":"<time>","ms":<ms>,"event":"granted","name":"name","kind":"mutex","owner":"<client>:1","fence":<token>,"ttl_ms":<ms>}
+    {"at":"<time>","ms":<ms>,"event":"started","pid":<pid>}
+    {"at":"<time>","ms":<ms>,"event":"exited","code":0}
+    {"at":"<time>","ms":<ms>,"event":"over","left_ms":<ms>}
+    {"at":"<time>","ms":<ms>,"event":"released","kept_ms":<ms>}
+    "#);
     Ok(())
 }
 
@@ -350,8 +365,8 @@ async fn a_second_of_waiting_in_vain_is_over_in_a_second() -> Result<()> {
     let client = lockkeeper::connect(&server.url()).await?;
     let _guard = Mutex::new(&client, "name").acquire().await?;
     let begun = std::time::Instant::now();
-    let words = ["run", "--wait", "1s", "--lock", "name", "--", "true"];
-    ensure!(said(&server.url(), &words).await?.code == Some(75));
+    let ended = ask(&server, "run --wait 1s --lock name -- echo ran").await?;
+    ensure!(ended.code == Some(75) && ended.out.is_empty(), "{ended}");
     let took = begun.elapsed();
     ensure!(took >= Duration::from_secs(1), "{took:?}");
     Ok(())
@@ -367,11 +382,8 @@ async fn a_program_begins_with_the_signals_and_files_it_would_have_without() -> 
     let bare = bare.stdin(Stdio::null()).output();
     let words = ["run", "--lock", "name", "--", "sh", "-c", script];
     let said = said(&server.url(), &words).await?;
-    ensure!(said.out.contains("SigIgn"), "{said:?}");
-    ensure!(
-        said.out == String::from_utf8(bare.await?.stdout)?,
-        "{said:?}"
-    );
+    ensure!(said.out.contains("SigIgn"), "{said}");
+    ensure!(said.out == String::from_utf8(bare.await?.stdout)?, "{said}");
     Ok(())
 }
 
@@ -397,8 +409,7 @@ async fn a_server_that_does_not_hear_of_the_end_does_not_change_the_exit_code() 
     drop(child.stdin.take());
     let output = child.wait_with_output().await?;
     ensure!(output.status.code() == Some(3), "{output:?}");
-    let err = String::from_utf8(output.stderr)?;
-    ensure!(err.contains("free when its lease ends"), "{err}");
+    assert_printed!(String::from_utf8(output.stderr)?, @r#"lockkeeper: could not release lock "name": no answer: no answer in time; the lock is free when its lease ends"#);
     let events = std::fs::read_to_string(file)?;
     ensure!(events.contains("\"expiring\""), "{events}");
     server.thaw()

@@ -4,189 +4,104 @@ use anyhow::{Result, ensure};
 use lockkeeper::FairLock;
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{command, said};
+use crate::printed::{ask, assert_printed, end_of, said};
+use crate::support::command;
 
-/// A label that is too long.
-const LONG: &str = match str::from_utf8(&[b'x'; 300]) {
-    Ok(text) => text,
-    Err(_) => "",
-};
+/// Wrong options of `run`, one command line each. `pss` is a part of a password.
+const WRONG: &str = "
+    --lock x --fair --reenter
+    --lock x --fair --shared
+    --lock x -x --fair
+    --lock x -s -x
+    --lock x --shared --reenter
+    --lock x --no-wait --wait 1s
+    --lock x --ttl 10s --grace 4s
+    --lock x --ttl 10
+    --lock x --ttl 1ms
+    --lock x --ttl 2y --grace 1d
+    --lock x --ttl 500000000000y --grace 150000000000y
+    --lock x --max-hold 1s
+    --lock x --min-hold 2h --max-hold 1h
+    --semaphore x
+    --lock x --limit 2
+    --lock x --permits 2
+    --semaphore x --limit 0
+    --semaphore x --limit 2 --permits 0
+    --semaphore x --limit 2 --permits 3
+    --semaphore x --limit=me:pssword@host
+    --semaphore x --limit 4294967296
+    --semaphore x --limit 2 --fair
+    --semaphore x --limit 2 --shared
+    --lock x --semaphore x --limit 2
+    --semaphore a}b --limit 2
+    --lock x -E 256
+    --lock x --on-lost pray
+    --lock=
+    --lock a}b
+    --lock a --lock a}b
+
+    --lock x --frob
+    --lock x --url-file /no/such/file
+    --lock x --url redis:/:pssword@host
+    --lock x --url redsi://:pssword@host
+    --lock x --url redis://:pss/word@host
+    --lock x --wait=redis://:pss:w@rd@host
+    --lock x --wait=:pssword@host
+    --lock x --wait 1pssword@host
+    --lock x -E:pssword@host
+    --lock x --on-lost me:pssword@host
+    --pssword@host
+    --lock x --namespace redis://:pss\"w@host
+    --lock x --namespace a:b
+    --lock x --once-per 7h
+    --elect x --lock other
+    --elect x --semaphore jobs --limit 2
+    --elect x --fair
+    --lock x --value v
+    --value v
+    --elect x --once-per 1d
+    --elect x --slot a
+    --elect x --limit 2
+    --elect x --permits 2
+    --elect x --elect other
+    --elect=";
 
 #[tokio::test]
 async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
     let server = Server::start().await?;
-    let job = ["--", "echo", "ran"];
-    for (words, reason) in [
-        (
-            &["run", "--lock", "x", "--fair", "--reenter"][..],
-            "cannot be used with",
-        ),
-        (
-            &["run", "--lock", "x", "--fair", "--shared"],
-            "cannot be used with",
-        ),
-        (
-            &["run", "--lock", "x", "-x", "--fair"],
-            "cannot be used with",
-        ),
-        (&["run", "--lock", "x", "-s", "-x"], "cannot be used with"),
-        (
-            &["run", "--lock", "x", "--shared", "--reenter"],
-            "cannot be used with",
-        ),
-        (
-            &["run", "--lock", "x", "--lock", "two\nlines"],
-            "has a line break",
-        ),
-        (
-            &["run", "--lock", "x", "--no-wait", "--wait", "1s"],
-            "cannot be used with",
-        ),
-        (
-            &["run", "--lock", "x", "--ttl", "10s", "--grace", "4s"],
-            "does not fit a ttl of 10s",
-        ),
-        (&["run", "--lock", "x", "--ttl", "10"], "time unit needed"),
-        (&["run", "--lock", "x", "--ttl", "1ms"], "does not fit"),
-        (
-            &["run", "--lock", "x", "--ttl", "2y", "--grace", "1d"],
-            "too long",
-        ),
-        (
-            &[
-                "run",
-                "--lock",
-                "x",
-                "--ttl",
-                "500000000000y",
-                "--grace",
-                "150000000000y",
-            ],
-            "too long",
-        ),
-        (
-            &["run", "--lock", "x", "--max-hold", "1s"],
-            "no longer than the grace",
-        ),
-        (
-            &["run", "--lock", "x", "--min-hold", "2h", "--max-hold", "1h"],
-            "longer than the max_hold",
-        ),
-        (
-            &["run", "--semaphore", "x"],
-            "required arguments were not provided",
-        ),
-        (&["run", "--lock", "x", "--limit", "2"], "--semaphore"),
-        (&["run", "--lock", "x", "--permits", "2"], "--semaphore"),
-        (
-            &["run", "--semaphore", "x", "--limit", "0"],
-            "it must be at least 1",
-        ),
-        (
-            &["run", "--semaphore", "x", "--limit", "2", "--permits", "0"],
-            "it must be at least 1",
-        ),
-        (
-            &["run", "--semaphore", "x", "--limit", "2", "--permits", "3"],
-            "--permits 3 is more than --limit 2",
-        ),
-        (
-            &["run", "--semaphore", "x", "--limit=me:pssword@host"],
-            "a whole number from 1",
-        ),
-        (
-            &["run", "--semaphore", "x", "--limit", "4294967296"],
-            "a whole number from 1",
-        ),
-        (
-            &["run", "--semaphore", "x", "--limit", "2", "--fair"],
-            "--lock <NAME>",
-        ),
-        (
-            &["run", "--semaphore", "x", "--limit", "2", "--shared"],
-            "--lock <NAME>",
-        ),
-        (
-            &["run", "--lock", "x", "--semaphore", "x", "--limit", "2"],
-            "a name has one kind",
-        ),
-        (
-            &["run", "--semaphore", "a}b", "--limit", "2"],
-            "not one complete hash tag",
-        ),
-        (&["run", "--lock", "x", "-E", "256"], "256"),
-        (
-            &["run", "--lock", "x", "--on-lost", "pray"],
-            "possible values",
-        ),
-        (&["run", "--lock", ""], "must not be empty"),
-        (&["run", "--lock", "a}b"], "not one complete hash tag"),
-        (
-            &["run", "--lock", "a", "--lock", "a}b"],
-            "not one complete hash tag",
-        ),
-        (&["run"], "--lock"),
-        (&["run", "--lock", "x", "--frob"], "--frob"),
-        (&["frob"], "frob"),
-        (
-            &["run", "--lock", "x", "--url-file", "/no/such/file"],
-            "/no/such/file",
-        ),
-        (
-            &["run", "--lock", "x", "--url", "redis:/:pssword@host"],
-            "begin with its scheme",
-        ),
-        (
-            &["run", "--lock", "x", "--url", "redsi://:pssword@host"],
-            "unknown scheme",
-        ),
-        (
-            &["run", "--lock", "x", "--url", "redis://:pss/word@host"],
-            "cannot be read",
-        ),
-        // A URL where none belongs.
-        (&["redis://:pssword@host", "ls"], "unrecognized subcommand"),
-        (
-            &["run", "--lock", "x", "--wait=redis://:pss:w@rd@host"],
-            "invalid value",
-        ),
-        // And one without a scheme.
-        (
-            &["run", "--lock", "x", "--wait=:pssword@host"],
-            "30s or 10m",
-        ),
-        (
-            &["run", "--lock", "x", "--wait", "1pssword@host"],
-            "30s or 10m",
-        ),
-        (&["run", "--lock", "x", "-E:pssword@host"], "invalid value"),
-        (
-            &["run", "--lock", "x", "--on-lost", "me:pssword@host"],
-            "possible values",
-        ),
-        (&["me:ps\"sword@host"], "unrecognized subcommand"),
-        (&["run", "--pssword@host"], "unexpected argument"),
-        (
-            &["run", "--lock", "x", "--namespace", "redis://:pss\"w@host"],
-            "has a colon",
-        ),
-        (&["run", "--lock", "x", "--namespace", "a:b"], "has a colon"),
-        (
-            &["run", "--lock", "x", "--label", LONG],
-            "a --label of 300 bytes is too long",
-        ),
-    ] {
-        let said = said(&server.url(), &[words, &job].concat()).await?;
-        ensure!(said.code == Some(64), "{words:?}: {said:?}");
-        ensure!(said.out.is_empty(), "{words:?}: {said:?}");
-        ensure!(said.err.contains(reason), "{words:?}: {said:?}");
-        ensure!(!said.err.contains("pss"), "{words:?}: {said:?}");
+    let long = "x".repeat(2_000);
+    let wrong = WRONG.lines().skip(1).map(|options| {
+        let words = ["run"].into_iter().chain(options.split_whitespace());
+        words.collect::<Vec<_>>()
+    });
+    let others = [
+        vec!["run", "--lock", "x", "--lock", "two\nlines"],
+        vec!["run", "--lock", "x", "--label", &long],
+        vec!["run", "--elect", "x", "--value", &long],
+        vec!["frob"],
+        vec!["redis://:pssword@host", "ls"],
+        vec!["me:ps\"sword@host"],
+    ];
+    let mut reasons = String::new();
+    for words in wrong.chain(others) {
+        let said = said(
+            &server.url(),
+            &[&words[..], &["--", "echo", "ran"]].concat(),
+        )
+        .await?;
+        ensure!(
+            said.code == Some(64) && said.out.is_empty(),
+            "{words:?}: {said}"
+        );
+        ensure!(!said.err.contains("pss"), "{words:?}: {said}");
+        reasons += &said.err.replace(&long, "LONG");
     }
-    let none = said(&server.url(), &["run", "--lock", "x"]).await?;
-    ensure!(
-        none.code == Some(64) && none.err.contains("COMMAND"),
-        "{none:?}"
-    );
+    assert_printed!(reasons);
+    assert_printed!(ask(&server, "run --lock x").await?, @"
+    ! error: the following required arguments were not provided:
+    !   <COMMAND>...
+    => 64
+    ");
     let keys = server.command(&["DBSIZE"]).await?;
     ensure!(keys.into_integer()? == 0, "something was locked");
     Ok(())
@@ -195,20 +110,20 @@ async fn bad_input_is_refused_with_a_reason_and_starts_nothing() -> Result<()> {
 #[tokio::test]
 async fn who_named_no_server_or_wrote_a_shell_command_is_told_what_to_write() -> Result<()> {
     let mut unnamed = command("", &["inspect", "name"]);
-    let unnamed = unnamed.env_remove("LOCKKEEPER_URL").output().await?;
-    let err = String::from_utf8(unnamed.stderr)?;
+    let unnamed = end_of(unnamed.env_remove("LOCKKEEPER_URL")).await?;
     // Some machines have a server at the default address.
-    let found = unnamed.status.success();
+    let found = unnamed.code == Some(0);
     ensure!(
-        found || err.contains("; choose another server with --url"),
-        "{err}"
+        found || unnamed.err.contains("; choose another server with --url"),
+        "{unnamed}"
     );
 
     let server = Server::start().await?;
     let words = ["run", "--lock", "x", "--", "echo one && echo two"];
-    let said = said(&server.url(), &words).await?;
-    ensure!(said.code == Some(127), "{said:?}");
-    ensure!(said.err.contains("sh -c"), "{said:?}");
+    assert_printed!(said(&server.url(), &words).await?, @"
+    ! lockkeeper: echo one && echo two: no such program; no shell is involved: to use one, write -- sh -c '…'
+    => 127
+    ");
     Ok(())
 }
 
@@ -217,30 +132,23 @@ async fn the_url_comes_from_a_file_too() -> Result<()> {
     let server = Server::options().password("hush@hush").start().await?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("url");
+    let path = file.to_str().unwrap();
     let url = format!("redis://:hush%40hush@{}", server.address());
+    let nowhere = "redis://127.0.0.1:1";
     std::fs::write(&file, format!("{url}\n"))?;
-    let words = [
-        "run",
-        "--url-file",
-        file.to_str().unwrap(),
-        "--lock",
-        "x",
-        "--",
-        "true",
-    ];
-    let good = said("redis://127.0.0.1:1", &words).await?;
-    ensure!(good.code == Some(0), "{good:?}");
+    let words = ["run", "--url-file", path, "--lock", "x", "--", "true"];
+    assert_printed!(said(nowhere, &words).await?, @"");
 
     // The command line overrides the environment.
     let other = ["run", "--url", &url, "--lock", "x", "--", "true"];
-    let mut command = command("redis://127.0.0.1:1", &other);
-    let said_so = command.env("LOCKKEEPER_URL_FILE", "/no/such/file").status();
-    ensure!(said_so.await?.success());
+    let mut other = command(nowhere, &other);
+    assert_printed!(end_of(other.env("LOCKKEEPER_URL_FILE", "/no/such/file")).await?, @"");
 
     std::fs::write(&file, format!("redis://:misfit@{}", server.address()))?;
-    let bad = said("redis://127.0.0.1:1", &words).await?;
-    ensure!(bad.code == Some(69), "{bad:?}");
-    ensure!(!bad.err.contains("misfit"), "{bad:?}");
+    assert_printed!(said(nowhere, &words).await?, @"
+    ! lockkeeper: could not connect to <server>: the user name or the password in the URL is wrong: the server refused: WRONGPASS invalid username-password pair or user is disabled.
+    => 69
+    ");
     Ok(())
 }
 
@@ -249,22 +157,39 @@ async fn a_lock_of_one_kind_is_not_taken_as_another() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let _guard = FairLock::new(&client, "name").acquire().await?;
-    for kind in [
-        &["--lock", "name"][..],
-        &["--lock", "name", "--reenter"],
-        &["--lock", "name", "--shared"],
-        &["--lock", "name", "--exclusive"],
-        &["--semaphore", "name", "--limit", "2"],
+    let mut refused = String::new();
+    for line in [
+        "run --lock name -- echo ran",
+        "run --lock name --reenter -- echo ran",
+        "run --lock name --shared -- echo ran",
+        "run --lock name --exclusive -- echo ran",
+        "run --semaphore name --limit 2 -- echo ran",
+        "limit name",
+        "limit name 2",
+        "leader name",
+        "leader name --watch",
     ] {
-        let words = [&["run"], kind, &["--", "echo", "ran"]].concat();
-        let said = said(&server.url(), &words).await?;
-        ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");
-        ensure!(said.err.contains("\"name\" is no"), "{said:?}");
+        refused += &ask(&server, line).await?.to_string();
     }
-    for words in [&["limit", "name"][..], &["limit", "name", "2"]] {
-        let said = said(&server.url(), words).await?;
-        ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");
-        ensure!(said.err.contains("\"name\" is no semaphore"), "{said:?}");
-    }
+    assert_printed!(refused, @r#"
+    ! lockkeeper: lock "name" is no mutex lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    ! lockkeeper: lock "name" is no reentrant lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    ! lockkeeper: lock "name" is no rwlock lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    ! lockkeeper: lock "name" is no rwlock lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    ! lockkeeper: lock "name" is no semaphore lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    ! lockkeeper: lock "name" is no semaphore lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    ! lockkeeper: lock "name" is no semaphore lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    ! lockkeeper: lock "name" is no election lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    ! lockkeeper: lock "name" is no election lock: its key "lockkeeper:name" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    "#);
     Ok(())
 }

@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 use lockkeeper::{Client, ReentrantLock};
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{Said, command, said};
+use crate::printed::{Said, assert_printed, end_of, said};
+use crate::support::command;
 
 #[tokio::test]
 async fn a_run_inside_a_run_gets_in_again_with_the_same_token() -> Result<()> {
@@ -24,24 +25,19 @@ async fn a_run_inside_a_run_gets_in_again_with_the_same_token() -> Result<()> {
         this,
     ];
     let said = said(&server.url(), &words).await?;
-    ensure!(said.code == Some(4), "{said:?}");
+    ensure!(said.code == Some(4), "{said}");
     let tokens: Vec<&str> = said.out.lines().collect();
-    ensure!(tokens.len() == 2 && tokens[0] == tokens[1], "{said:?}");
+    ensure!(tokens.len() == 2 && tokens[0] == tokens[1], "{said}");
     Ok(())
 }
 
 /// Returns the environment of a program whose run has ended.
 async fn stale_environment(server: &Server, locks: &[&str]) -> Result<Vec<(String, String)>> {
     // The variables end with NUL bytes, because with several locks names and tokens have one line for each.
-    let job = [
-        "--reenter",
-        "--",
-        "sh",
-        "-c",
-        "env -0 | grep -z ^LOCKKEEPER_ | grep -zv URL",
-    ];
+    let show = "env -0 | grep -z ^LOCKKEEPER_ | grep -zv URL";
+    let job = ["--reenter", "--", "sh", "-c", show];
     let outer = said(&server.url(), &[&["run"], locks, &job].concat()).await?;
-    ensure!(outer.code == Some(0), "{outer:?}");
+    ensure!(outer.code == Some(0), "{outer}");
     let pairs = outer.out.split('\0').filter_map(|it| it.split_once('='));
     Ok(pairs
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -51,17 +47,11 @@ async fn stale_environment(server: &Server, locks: &[&str]) -> Result<Vec<(Strin
 async fn said_inside(
     server: &Server,
     environment: &[(String, String)],
-    words: &[&str],
+    line: &str,
 ) -> Result<Said> {
-    let mut command = command(&server.url(), words);
+    let mut command = command(&server.url(), &line.split(' ').collect::<Vec<_>>());
     let environment = environment.iter().map(|(name, value)| (name, value));
-    let output = command.envs(environment).output();
-    let output = tokio::time::timeout(crate::support::LIMIT, output).await??;
-    Ok(Said {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout)?,
-        err: String::from_utf8(output.stderr)?,
-    })
+    end_of(command.envs(environment)).await
 }
 
 #[tokio::test]
@@ -73,21 +63,13 @@ async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
         &["--lock", "name", "--lock", "other"],
     ] {
         let stale = stale_environment(&server, locks).await?;
-        let job = [
-            "run",
-            "--reenter",
-            "--wait",
-            "10m",
-            "--lock",
-            "name",
-            "--",
-            "echo",
-            "ran",
-        ];
+        let job = "run --reenter --wait 10m --lock name -- echo ran";
         let refused = async || {
-            let said = said_inside(&server, &stale, &job).await?;
-            ensure!(said.code == Some(76) && said.out.is_empty(), "{said:?}");
-            ensure!(said.err.contains("no longer holds it"), "{said:?}");
+            let said = said_inside(&server, &stale, job).await?;
+            assert_printed!(said, @r#"
+            ! lockkeeper: "name": the outer run, from which this environment comes, no longer holds it with token <token>; to acquire it independently, start this run without LOCKKEEPER_OWNER
+            => 76
+            "#);
             anyhow::Ok(())
         };
         // Nobody holds the lock.
@@ -114,8 +96,7 @@ async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
         let anew = stale
             .into_iter()
             .filter(|(name, _)| name != "LOCKKEEPER_OWNER");
-        let said = said_inside(&server, &anew.collect::<Vec<_>>(), &job).await?;
-        ensure!(said.code == Some(0) && said.out == "ran\n", "{said:?}");
+        assert_printed!(said_inside(&server, &anew.collect::<Vec<_>>(), job).await?, @"ran");
     }
     Ok(())
 }
@@ -124,16 +105,17 @@ async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
 async fn an_environment_without_the_tokens_of_its_locks_is_refused() -> Result<()> {
     let server = Server::start().await?;
     let mut stale = stale_environment(&server, &["--lock", "name"]).await?;
-    let job = ["run", "--reenter", "--lock", "name", "--", "echo", "ran"];
+    let job = "run --reenter --lock name -- echo ran";
     for fence in ["", "none", "1\n2"] {
         for (name, value) in &mut stale {
             if name == "LOCKKEEPER_FENCE" {
                 fence.clone_into(value);
             }
         }
-        let said = said_inside(&server, &stale, &job).await?;
-        ensure!(said.code == Some(64) && said.out.is_empty(), "{said:?}");
-        ensure!(said.err.contains("LOCKKEEPER_FENCE"), "{said:?}");
+        assert_printed!(said_inside(&server, &stale, job).await?, @"
+        ! lockkeeper: LOCKKEEPER_KIND and LOCKKEEPER_FENCE do not have the kind and the token of each lock in LOCKKEEPER_NAME, so this run cannot tell whether the outer run still holds: pass on all three variables, or start this run without LOCKKEEPER_OWNER
+        => 64
+        ");
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod losing;
 mod once;
 mod outage;
 mod permits;
+mod printed;
 mod printing;
 mod scraping;
 mod serving;

@@ -3,65 +3,43 @@
 use anyhow::{Result, ensure};
 use lockkeeper::Mutex;
 use lockkeeper_testkit::server::Server;
+use tokio::process::Command;
 
-use crate::support::said;
+use crate::printed::{ask, assert_printed, end_of, said};
 
 #[tokio::test]
 async fn the_demo_runs_alone_and_on_a_server() -> Result<()> {
-    let alone = tokio::process::Command::new(env!("CARGO_BIN_EXE_lockkeeper"))
-        .arg("demo")
-        .env_remove("LOCKKEEPER_URL")
-        .output()
-        .await?;
-    let text = String::from_utf8(alone.stdout)?;
-    ensure!(
-        alone.status.success() && text.contains("refuses token"),
-        "{text}"
-    );
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    alone.arg("demo").env_remove("LOCKKEEPER_URL");
+    let alone = end_of(&mut alone).await?.to_string();
     let server = Server::start().await?;
-    let said = said(&server.url(), &["demo"]).await?;
-    ensure!(
-        said.code == Some(0) && said.out.contains("refuses token"),
-        "{said:?}"
-    );
-    ensure!(
-        said.out.find("bob     prints") < said.out.find("carl    prints"),
-        "{said:?}"
-    );
+    assert_printed!(alone + &ask(&server, "demo").await?.to_string());
     Ok(())
 }
 
 #[tokio::test]
 async fn completions_and_man_pages_are_printed() -> Result<()> {
-    let url = "redis://127.0.0.1:1";
-    for shell in ["bash", "zsh", "fish"] {
-        let said = said(url, &["completions", shell]).await?;
-        ensure!(
-            said.code == Some(0) && said.out.contains("on-lost"),
-            "{shell}: {said:?}"
-        );
-    }
-    let page = said(url, &["manual"]).await?;
-    ensure!(
-        page.out.contains(".TH lockkeeper 1") && page.code == Some(0),
-        "{page:?}"
-    );
     let folder = tempfile::tempdir()?;
-    let pages = said(url, &["manual", folder.path().to_str().unwrap()]).await?;
-    ensure!(pages.code == Some(0), "{pages:?}");
-    ensure!(folder.path().join("lockkeeper-run.1").exists());
-    for words in [
-        &["--help"][..],
-        &["run", "--help"],
-        &["help", "release"],
-        &["--version"],
+    let pages = format!("manual {}", folder.path().display());
+    for (line, expected) in [
+        ("completions bash", "on-lost"),
+        ("completions zsh", "on-lost"),
+        ("completions fish", "on-lost"),
+        ("manual", ".TH lockkeeper 1"),
+        (&pages, ""),
+        ("--help", "Examples:"),
+        ("run --help", "Examples:"),
+        ("help release", "Examples:"),
+        ("--version", env!("CARGO_PKG_VERSION")),
     ] {
-        let said = said(url, words).await?;
+        let said = said("redis://127.0.0.1:1", &line.split(' ').collect::<Vec<_>>()).await?;
         ensure!(
             said.code == Some(0) && said.err.is_empty(),
-            "{words:?}: {said:?}"
+            "{line}: {said}"
         );
+        ensure!(said.out.contains(expected), "{line}: {said}");
     }
+    ensure!(folder.path().join("lockkeeper-run.1").exists());
     Ok(())
 }
 
@@ -71,19 +49,11 @@ async fn whoever_has_read_enough_of_a_list_may_go() -> Result<()> {
     let client = lockkeeper::connect(&server.url()).await?;
     let _guard = Mutex::new(&client, "name").acquire().await?;
     let script = "\"$0\" ls | true; \"$0\" inspect name >/dev/full; echo \"code $?\"";
-    let output = tokio::process::Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")])
-        .env("LOCKKEEPER_URL", server.url())
-        .output()
-        .await?;
-    let (out, err) = (
-        String::from_utf8(output.stdout)?,
-        String::from_utf8(output.stderr)?,
-    );
-    ensure!(out == "code 71\n", "{out}");
-    ensure!(
-        err.lines().count() == 1 && !err.contains("panicked"),
-        "{err}"
-    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")]);
+    assert_printed!(end_of(shell.env("LOCKKEEPER_URL", server.url())).await?, @"
+    code 71
+    ! lockkeeper: could not write: No space left on device (os error 28)
+    ");
     Ok(())
 }

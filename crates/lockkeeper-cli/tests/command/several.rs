@@ -6,7 +6,8 @@ use lockkeeper::Mutex;
 use lockkeeper_core::Name;
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{Run, STUBBORN, Witness, command, said};
+use crate::printed::{ask, end_of, said};
+use crate::support::{Run, command, take};
 
 const BOTH: [&str; 4] = ["--lock", "b", "--lock", "a"];
 
@@ -15,11 +16,14 @@ async fn a_program_runs_under_all_its_locks_or_not_at_all() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let held = Mutex::new(&client, "a").acquire().await?;
-    for patience in [&["--no-wait"][..], &["--wait", "200ms"]] {
-        let words = [&["run"], patience, &BOTH, &["--", "echo", "ran"]].concat();
-        let refused = said(&server.url(), &words).await?;
-        ensure!(refused.code == Some(75) && refused.out.is_empty());
-        ensure!(refused.err.contains("\"a\" is held by "), "{refused:?}");
+    for patience in ["--no-wait", "--wait 200ms"] {
+        let line = format!("run {patience} --lock b --lock a -- echo ran");
+        let refused = ask(&server, &line).await?;
+        ensure!(
+            refused.code == Some(75) && refused.out.is_empty(),
+            "{refused}"
+        );
+        ensure!(refused.err.contains("\"a\" is held by "), "{refused}");
         let kept = server.command(&["EXISTS", "lockkeeper:b"]).await?;
         ensure!(kept.into_integer()? == 0, "it holds a part");
     }
@@ -28,19 +32,14 @@ async fn a_program_runs_under_all_its_locks_or_not_at_all() -> Result<()> {
     let show = "echo \"$LOCKKEEPER_NAME\"; echo \"$LOCKKEEPER_FENCE\"";
     let job = ["--lock", "b", "--", "sh", "-c", show];
     let granted = said(&server.url(), &[&["run"], &BOTH[..], &job].concat()).await?;
-    ensure!(granted.code == Some(0), "{granted:?}");
     let lines: Vec<&str> = granted.out.lines().collect();
-    ensure!(lines.len() == 4 && lines[..2] == ["b", "a"], "{lines:?}");
+    ensure!(lines.len() == 4 && lines[..2] == ["b", "a"]);
     for (name, token) in [("b", lines[2]), ("a", lines[3])] {
-        let last = server
-            .command(&["GET", &Name::new("lockkeeper", name)?.counter()])
-            .await?;
-        ensure!(last.into_text()? == token, "{name}: {token}");
+        let counter = Name::new("lockkeeper", name)?.counter();
+        ensure!(server.command(&["GET", &counter]).await?.into_text()? == token);
     }
-    let left = server
-        .command(&["EXISTS", "lockkeeper:a", "lockkeeper:b"])
-        .await?;
-    ensure!(left.into_integer()? == 0);
+    let left = ["EXISTS", "lockkeeper:a", "lockkeeper:b"];
+    ensure!(server.command(&left).await?.into_integer()? == 0);
     Ok(())
 }
 
@@ -54,17 +53,15 @@ async fn runs_that_name_their_locks_in_any_order_exclude_one_another_and_all_end
     for kind in [&[][..], &["--fair"], &["--exclusive"]] {
         std::fs::write(&count, "0\n")?;
         let locks = [["x", "a", "b"], ["b", "x", "a"], ["a", "b", "x"]];
-        let runs = locks.iter().cycle().take(6).map(|names| {
+        let runs = locks.iter().cycle().take(6).map(async |names| {
             let names = names.iter().flat_map(|name| ["--lock", *name]);
             let mut words: Vec<&str> = ["run"].into_iter().chain(names).collect();
-            words.extend(kind);
-            words.extend(["--", "sh", "-c", add]);
-            let mut command = command(&server.url(), &words);
-            command.arg(&count);
-            async move { anyhow::Ok(command.status().await?) }
+            words.extend(kind.iter().chain(&["--", "sh", "-c", add]));
+            end_of(command(&server.url(), &words).arg(&count)).await
         });
-        let ended = tokio::time::timeout(crate::support::LIMIT, try_join_all(runs)).await??;
-        ensure!(ended.iter().all(|status| status.success()), "{ended:?}");
+        for ended in try_join_all(runs).await? {
+            ensure!(ended.code == Some(0), "{ended}");
+        }
         let counted = std::fs::read_to_string(&count)?;
         ensure!(counted == "6\n", "{kind:?}: {counted}");
         server.command(&["FLUSHALL"]).await?;
@@ -75,20 +72,21 @@ async fn runs_that_name_their_locks_in_any_order_exclude_one_another_and_all_end
 #[tokio::test]
 async fn when_one_lock_is_lost_the_others_are_kept_until_the_program_is_dead() -> Result<()> {
     let server = Server::start().await?;
+    let client = lockkeeper::connect(&server.url()).await?;
+    // The program ends when the test allows it.
+    let script = "trap 'read -r _; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
     for kind in [&[][..], &["--fair"]] {
-        let mut witness = Witness::new()?;
-        let terms = ["--ttl", "30s", "--grace", "500ms"];
-        let program = ["--", "sh", "-c", STUBBORN, "sh", witness.path()?];
-        let words = [&BOTH[..], &terms, kind, &program].concat();
-        let mut run = Run::start(&server, &words)?;
-        witness.ready().await?;
-        server.command(&["DEL", "lockkeeper:a"]).await?;
+        let terms = ["--ttl", "10m", "--grace", "3m"];
+        let program = ["--", "sh", "-c", script];
+        let mut run = Run::start(&server, &[&BOTH[..], &terms, kind, &program].concat())?;
+        run.says("ready").await?;
+        take(&client, "a").await?;
         let told = run.event("terminating").await?;
         let reason = told["reason"].as_str().unwrap_or_default();
         ensure!(reason.starts_with("\"a\": "), "{reason}");
         let kept = server.command(&["EXISTS", "lockkeeper:b"]).await?;
         ensure!(kept.into_integer()? == 1, "b was let go under the program");
-        witness.end().await?;
+        drop(run.child.stdin.take());
         ensure!(run.code().await? == 76);
         let kept = server.command(&["EXISTS", "lockkeeper:b"]).await?;
         ensure!(kept.into_integer()? == 0, "b is left behind");
@@ -105,10 +103,9 @@ async fn a_run_inside_gets_in_again_by_any_of_the_locks() -> Result<()> {
     let this = env!("CARGO_BIN_EXE_lockkeeper");
     let job = ["--reenter", "--", "sh", "-c", inner, this];
     let said = said(&server.url(), &[&["run"], &BOTH[..], &job].concat()).await?;
-    ensure!(said.code == Some(0), "{said:?}");
     let mut lines: Vec<&str> = said.out.lines().collect();
     lines.sort_unstable();
-    ensure!(lines.len() == 4, "{said:?}");
-    ensure!(lines[0] == lines[1] && lines[2] == lines[3], "{said:?}");
+    ensure!(said.code == Some(0) && lines.len() == 4, "{said}");
+    ensure!(lines[0] == lines[1] && lines[2] == lines[3], "{said}");
     Ok(())
 }

@@ -4,7 +4,8 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::RwLock;
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{Run, command, said, until};
+use crate::printed::{ask, assert_printed};
+use crate::support::{Run, until};
 
 /// A run that lasts until its stdin ends. It has a label, so that messages show which run they mean.
 fn job(server: &Server, label: &str, mode: &str) -> Result<Run> {
@@ -61,84 +62,46 @@ async fn a_conflict_names_all_who_share_and_says_when_a_waiter_is_the_reason() -
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let lock = RwLock::new(&client, "prices");
-    let mut held = Vec::new();
-    for label in ["report one", "report two"] {
-        let mut run = job(&server, label, "--shared")?;
-        started(&mut run).await?;
-        held.push(run);
-    }
-    let ask = async |words: &[&str]| {
-        let job = ["--lock", "prices", "--", "echo", "ran"];
-        said(&server.url(), &[&["run"], words, &job].concat()).await
+    let mut one = job(&server, "report one", "--shared")?;
+    started(&mut one).await?;
+    let echo = async |options: &str| {
+        ask(&server, &format!("run {options} --lock prices -- echo ran")).await
     };
-    for words in [&["-x", "--no-wait"][..], &["-x", "--wait", "200ms"]] {
-        let refused = ask(words).await?;
-        ensure!(
-            refused.code == Some(75) && refused.out.is_empty(),
-            "{refused:?}"
-        );
-        ensure!(
-            refused.err.contains("\"prices\" is shared by ") && !refused.err.contains("waits"),
-            "{refused:?}"
-        );
-        for label in ["report one", "report two"] {
-            ensure!(refused.err.contains(label), "{refused:?}");
-        }
-    }
-    let joined = ask(&["--shared", "--no-wait"]).await?;
+    assert_printed!(echo("-x --no-wait").await?, @r#"
+    ! lockkeeper: "prices" is shared by <machine>:<pid> report one
+    => 75
+    "#);
+    let mut two = job(&server, "report two", "--shared")?;
+    started(&mut two).await?;
+    let refused = echo("-x --wait 200ms").await?;
+    ensure!(refused.code == Some(75), "{refused}");
     ensure!(
-        joined.code == Some(0) && joined.out == "ran\n",
-        "{joined:?}"
+        refused.err.contains(" report one") && refused.err.contains(" report two"),
+        "{refused}"
     );
+    assert_printed!(echo("--shared --no-wait").await?, @"ran");
 
     let mut alone = job(&server, "load", "--exclusive")?;
     until("it waits", async || Ok(lock.queue_len().await? == 1)).await?;
-    let behind = ask(&["--shared", "--no-wait"]).await?;
-    ensure!(
-        behind.code == Some(75)
-            && behind
-                .err
-                .contains("another waits in front to hold it alone"),
-        "{behind:?}"
-    );
-    for run in held {
-        end(run).await?;
-    }
+    end(two).await?;
+    assert_printed!(echo("--shared --no-wait").await?, @r#"
+    ! lockkeeper: "prices" is shared by <machine>:<pid> report one, and another waits in front to hold it alone
+    => 75
+    "#);
+    end(one).await?;
     started(&mut alone).await?;
-    for mode in ["--shared", "--exclusive"] {
-        let refused = ask(&[mode, "--no-wait", "-E", "9"]).await?;
-        ensure!(refused.code == Some(9), "{refused:?}");
-        ensure!(
-            refused.err.contains("\"prices\" is held by ") && refused.err.contains(" load"),
-            "{refused:?}"
-        );
-    }
+    assert_printed!(echo("--shared --no-wait -E 9").await?, @r#"
+    ! lockkeeper: "prices" is held by <machine>:<pid> load
+    => 9
+    "#);
+    assert_printed!(echo("--exclusive --no-wait -E 9").await?, @r#"
+    ! lockkeeper: "prices" is held by <machine>:<pid> load
+    => 9
+    "#);
     // The main key of a writer does not look like that of a mutex.
-    let mistaken = ask(&["--no-wait"]).await?;
-    ensure!(
-        mistaken.code == Some(64) && mistaken.out.is_empty(),
-        "{mistaken:?}"
-    );
+    assert_printed!(echo("--no-wait").await?, @r#"
+    ! lockkeeper: lock "prices" is no mutex lock: its key "lockkeeper:prices" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
+    => 64
+    "#);
     end(alone).await
-}
-
-#[tokio::test]
-async fn a_program_knows_its_mode_and_one_inside_knows_its_own() -> Result<()> {
-    let server = Server::start().await?;
-    let show = "echo \"$LOCKKEEPER_KIND ${LOCKKEEPER_MODE-none}\"";
-    for (mode, name) in [("--shared", "shared"), ("-x", "exclusive")] {
-        let script = format!("{show}; \"$0\" run --lock other -- sh -c '{show}'");
-        let this = env!("CARGO_BIN_EXE_lockkeeper");
-        let words = ["run", "--json", mode, "--lock", "prices", "--"];
-        let words = [&words[..], &["sh", "-c", &script, this]].concat();
-        let output = command(&server.url(), &words).output().await?;
-        let out = String::from_utf8(output.stdout)?;
-        ensure!(out == format!("rwlock {name}\nmutex none\n"), "{out}");
-        let events = String::from_utf8(output.stderr)?;
-        ensure!(
-            events.contains(&format!(r#""kind":"rwlock","mode":"{name}""#)),
-            "{events}"
-        );
-    }
-    Ok(())
 }

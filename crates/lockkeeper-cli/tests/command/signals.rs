@@ -1,7 +1,5 @@
 //! Signals: they reach the program, and end a wait.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Result, ensure};
 use lockkeeper::FairLock;
 use lockkeeper_testkit::server::Server;
@@ -36,34 +34,19 @@ async fn signals_reach_the_program() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_program_that_a_signal_ends_makes_its_number_the_exit_code() -> Result<()> {
-    let server = Server::start().await?;
-    for (signal, name) in ALL {
-        let mut run = Run::start(&server, &["--lock", "name", "--", "sleep", "600"])?;
-        run.event("started").await?;
-        run.signal(signal)?;
-        ensure!(run.code().await? == 128 + signal.as_raw(), "{name}");
-    }
-    Ok(())
-}
-
-#[tokio::test]
 async fn a_waiter_leaves_the_queue_at_once_on_a_signal() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let lock = FairLock::new(&client, "name");
     let _guard = lock.acquire().await?;
+    // A waiter that only fell silent would keep its place for six times the grace.
+    let words = "--fair --ttl 10m --grace 3m --lock name -- true";
     for (signal, name) in ALL {
-        let mut run = Run::start(&server, &["--fair", "--lock", "name", "--", "true"])?;
+        let mut run = Run::start(&server, &words.split(' ').collect::<Vec<_>>())?;
         until("it waits", async || Ok(lock.queue_len().await? == 1)).await?;
-        let sent = Instant::now();
         run.signal(signal)?;
         until("it has left", async || Ok(lock.queue_len().await? == 0)).await?;
-        let left = sent.elapsed();
         ensure!(run.code().await? == 128 + signal.as_raw(), "{name}");
-        // A waiter that only fell silent would keep its place for 30 s.
-        println!("{name}: out of the queue after {left:?}");
-        ensure!(left < Duration::from_secs(2), "{left:?}");
     }
     Ok(())
 }

@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 use lockkeeper::{Client, Mutex};
 use lockkeeper_testkit::server::Server;
 
-use crate::support::{LIMIT, command, said};
+use crate::printed::{ask, end_of};
+use crate::support::command;
 
 /// A label that clears the screen in two ways, reverses the text behind it, and hides something in characters without width.
 const LABEL: &str = "db1:7 \u{1b}[2J\u{9b}2J\u{202e}evil\nlockkeeper: all is well\u{200b}\u{feff}\u{ad}\u{115f}\u{e0041}";
@@ -29,19 +30,12 @@ async fn a_label_moves_no_cursor_wherever_it_is_shown() -> Result<()> {
         let mut command = command(&server.url(), words);
         // The output has colours, as on a terminal.
         command.env("CLICOLOR_FORCE", "1");
-        let output = tokio::time::timeout(LIMIT, command.output()).await??;
-        let text = String::from_utf8([output.stdout, output.stderr].concat())?;
+        let said = end_of(&mut command).await?;
+        let text = said.out + &said.err;
         let plain = text.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
         let harmless = |character: char| {
-            let hidden = [
-                '\u{202e}',
-                '\u{200b}',
-                '\u{feff}',
-                '\u{ad}',
-                '\u{115f}',
-                '\u{e0041}',
-            ];
-            !hidden.contains(&character) && (character == '\n' || !character.is_control())
+            !"\u{202e}\u{200b}\u{feff}\u{ad}\u{115f}\u{e0041}".contains(character)
+                && (character == '\n' || !character.is_control())
         };
         ensure!(plain.chars().all(harmless), "{words:?}: {plain:?}");
         ensure!(plain.contains("evil\\nlock"), "{words:?}: {plain:?}");
@@ -73,15 +67,15 @@ async fn a_label_and_a_claim_without_end_are_cut() -> Result<()> {
         let fill = "redis.call('SETRANGE', KEYS[1], 5000000, 'x') return 1";
         server.command(&["EVAL", fill, "1", key]).await?;
     }
-    for words in [
-        &["ls"][..],
-        &["inspect", "name"],
-        &["inspect", "theirs"],
-        &["run", "--no-wait", "--lock", "theirs", "--", "true"],
+    for line in [
+        "ls",
+        "inspect name",
+        "inspect theirs",
+        "run --no-wait --lock theirs -- true",
     ] {
-        let said = said(&server.url(), words).await?;
+        let said = ask(&server, line).await?;
         let shown = said.out.len() + said.err.len();
-        ensure!(shown > 0 && shown < 50_000, "{words:?}: {shown}");
+        ensure!(shown > 0 && shown < 50_000, "{line}: {shown}");
     }
     Ok(())
 }

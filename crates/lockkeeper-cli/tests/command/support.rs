@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use lockkeeper::Client;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,25 +40,6 @@ fn clean(command: &mut Command, url: &str) {
         }
     }
     command.env("LOCKKEEPER_URL", url);
-}
-
-/// The exit code and the output of a command that has ended.
-#[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-/// Runs the command until it ends.
-pub(crate) async fn said(url: &str, words: &[&str]) -> Result<Said> {
-    let output = command(url, words).stdin(Stdio::null()).output();
-    let output = timeout(LIMIT, output).await.context("it hangs")??;
-    Ok(Said {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout)?,
-        err: String::from_utf8(output.stderr)?,
-    })
 }
 
 /// A `run` in progress that prints its events.
@@ -102,16 +84,18 @@ impl Run {
 
     /// Waits for the next event of this sort. Other events and the program's own output are skipped.
     pub(crate) async fn event(&mut self, sort: &str) -> Result<Value> {
+        Ok(serde_json::from_str(&self.event_line(sort).await?)?)
+    }
+
+    /// The same, as it was printed.
+    pub(crate) async fn event_line(&mut self, sort: &str) -> Result<String> {
+        let marked = format!(r#""event":"{sort}""#);
         loop {
             let line = timeout(LIMIT, self.events.next_line()).await;
             let line = line.with_context(|| format!("no {sort}"))??;
             let line = line.with_context(|| format!("it ended without {sort}"))?;
-            if !line.starts_with('{') {
-                continue;
-            }
-            let event: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
-            if event["event"] == sort {
-                return Ok(event);
+            if line.starts_with('{') && line.contains(&marked) {
+                return Ok(line);
             }
         }
     }
@@ -190,29 +174,59 @@ impl Death {
     }
 }
 
+/// How long this machine delayed a thread that was ready to run, in the worst second and in the last one.
+#[derive(Default)]
+struct Stalls {
+    worst: Duration,
+    last: Duration,
+}
+
 /// Starts a thread that sleeps for a moment again and again and measures how late it wakes. The returned closure stops the
-/// thread and returns the sum for the last 100 moments.
-fn measure_stalls() -> impl FnOnce() -> Duration {
+/// thread. A second is 100 moments.
+fn measure_stalls() -> impl FnOnce() -> Stalls {
     const MOMENT: Duration = Duration::from_millis(10);
     // On a machine that has nothing else to do, a thread wakes this late.
     const USUAL: Duration = Duration::from_millis(1);
     let (stop, stopped) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
         let mut stalls = VecDeque::from([Duration::ZERO; 100]);
+        let mut worst = Duration::ZERO;
         loop {
             let begun = Instant::now();
             let ended = stopped.recv_timeout(MOMENT) != Err(RecvTimeoutError::Timeout);
             let late = begun.elapsed().saturating_sub(MOMENT + USUAL);
             stalls.pop_front();
             stalls.push_back(late);
+            let last = stalls.iter().sum();
+            worst = worst.max(last);
             if ended {
-                return stalls.into_iter().sum();
+                return Stalls { worst, last };
             }
         }
     });
     move || {
         drop(stop);
         thread.join().unwrap_or_default()
+    }
+}
+
+/// Runs a test that waits for leases to end. If it fails although this machine stood still for a tenth of the ttl, it runs again
+/// with a longer one.
+pub(crate) async fn with_ttl(
+    shortest: Duration,
+    mut test: impl AsyncFnMut(Duration) -> Result<()>,
+) -> Result<()> {
+    let mut ttl = shortest;
+    loop {
+        let stalls = measure_stalls();
+        let outcome = test(ttl).await;
+        let stalled = stalls().worst;
+        let Err(error) = outcome else { return Ok(()) };
+        if stalled < ttl / 10 || ttl > LIMIT / 4 {
+            return Err(error.context(format!("the machine stood still for {stalled:?}")));
+        }
+        println!("with a ttl of {ttl:?}, the machine stood still for {stalled:?}: {error:?}");
+        ttl = (ttl * 2).max(stalled * 20);
     }
 }
 
@@ -232,7 +246,7 @@ impl Witness {
             let stalls = measure_stalls();
             pipe.read_to_end(&mut Vec::new())?;
             let at = Instant::now();
-            let stalled = stalls();
+            let stalled = stalls().last;
             let _ = tell_end.send(Death { at, stalled });
             Ok(())
         });
@@ -265,12 +279,53 @@ impl Witness {
 pub(crate) const STUBBORN: &str = "trap '' TERM INT HUP; exec 3>\"$1\"; \
     (while :; do sleep 60; done) & echo ready >&3; while :; do sleep 60; done";
 
-/// Returns a moment before which the lock's key cannot end on the server.
-pub(crate) async fn lease_end(server: &Server, key: &str) -> Result<Instant> {
-    let asked = Instant::now();
-    let left = server.command(&["PTTL", key]).await?.into_integer()?;
-    ensure!(left > 0, "{key} is not held: {left}");
-    Ok(asked + Duration::from_millis(left.try_into()?))
+/// Returns a moment before which the lock's key cannot end on the server, just after it was set or renewed.
+pub(crate) async fn lease_end(server: &Server, key: &str, ttl: Duration) -> Result<Instant> {
+    let mut end = Instant::now();
+    until("the lease is new", async || {
+        let asked = Instant::now();
+        let left = server.command(&["PTTL", key]).await?.into_integer()?;
+        ensure!(left > 0, "{key} is not held: {left}");
+        end = asked + Duration::from_millis(left.try_into()?);
+        Ok(is_new(end, ttl))
+    })
+    .await?;
+    Ok(end)
+}
+
+/// Whether a lease with this end is not to be renewed yet, which happens when a third of its ttl is over.
+fn is_new(end: Instant, ttl: Duration) -> bool {
+    end.saturating_duration_since(Instant::now()) > ttl * 7 / 10
+}
+
+/// Freezes the server while none of these keys is being renewed, and returns when each of them ends.
+pub(crate) async fn freeze(server: &Server, keys: &[&str], ttl: Duration) -> Result<Vec<Instant>> {
+    let mut ends = Vec::new();
+    until("all leases are new at once", async || {
+        ends.clear();
+        for key in keys {
+            ends.push(lease_end(server, key, ttl).await?);
+        }
+        server.freeze()?;
+        let all = ends.iter().all(|end| is_new(*end, ttl));
+        if !all {
+            server.thaw()?;
+        }
+        Ok(all)
+    })
+    .await?;
+    Ok(ends)
+}
+
+/// Takes the lock from its holder, who learns of it at once.
+pub(crate) async fn take(client: &Client, name: &str) -> Result<()> {
+    let holder = client.inspect(name).await?.holders.into_iter().next();
+    let claim = holder.context("nobody holds it")?.claim;
+    ensure!(
+        client.force_release(name, &claim).await?,
+        "{name} was not taken"
+    );
+    Ok(())
 }
 
 /// Asks again and again until the answer is true.

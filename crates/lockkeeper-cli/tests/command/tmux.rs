@@ -64,27 +64,24 @@ impl Tmux {
 
     /// Waits until the screen has exactly this line.
     pub(crate) async fn shows(&self, expected: &str) -> Result<()> {
-        until(expected, async || {
-            Ok(self
-                .screen()?
-                .lines()
-                .any(|line| line.trim_end() == expected))
-        })
-        .await
+        let is_shown = |screen: &str| screen.lines().any(|line| line.trim_end() == expected);
+        self.until(expected, is_shown).await
     }
 
     /// Waits until the shell prompts. Text that is typed earlier goes to the program before it.
     pub(crate) async fn prompts(&self) -> Result<()> {
-        until("a prompt", async || {
-            let screen = self.screen()?;
-            Ok(screen.trim_end().lines().next_back() == Some("ready>"))
-        })
-        .await
+        let prompts = |screen: &str| screen.trim_end().lines().next_back() == Some("ready>");
+        self.until("a prompt", prompts).await
     }
 
     /// Waits until this text is somewhere on the screen.
     pub(crate) async fn has(&self, expected: &str) -> Result<()> {
-        let seen = until(expected, async || Ok(self.screen()?.contains(expected))).await;
+        self.until(expected, |screen| screen.contains(expected))
+            .await
+    }
+
+    async fn until(&self, what: &str, so: impl Fn(&str) -> bool) -> Result<()> {
+        let seen = until(what, async || Ok(so(&self.screen()?))).await;
         seen.with_context(|| self.screen().unwrap_or_default())
     }
 

@@ -2,14 +2,13 @@
 
 #![cfg(target_os = "linux")]
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Guard as _, Mutex};
 use lockkeeper_testkit::server::Server;
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, said, until};
+use crate::printed::{asked, assert_printed};
+use crate::support::{LIMIT, until};
 use crate::tmux::Tmux;
 
 const THIS: &str = env!("CARGO_BIN_EXE_lockkeeper");
@@ -159,18 +158,25 @@ async fn in_tmux_a_signal_and_an_outage_leave_the_terminal_as_it_was() -> Result
 #[tokio::test]
 async fn without_a_terminal_it_says_what_to_do_instead() -> Result<()> {
     let server = Server::start().await?;
-    for (words, expected) in [
-        (&["top"][..], "lockkeeper ls"),
-        (&["top", "--json"], "has no --json"),
-        (&["top", "--interval", "1ms"], "from 100ms to 1h"),
-        (&["top", "--interval", "2h"], "from 100ms to 1h"),
-    ] {
-        let said = timeout(Duration::from_secs(30), said(&server.url(), words)).await??;
-        ensure!(
-            said.code == Some(64) && said.err.contains(expected),
-            "{said:?}"
-        );
-        ensure!(said.out.is_empty(), "{said:?}");
-    }
+    let lines = [
+        "top",
+        "top --json",
+        "top --interval 1ms",
+        "top --interval 2h",
+    ];
+    assert_printed!(asked(&server, &lines).await?, @"
+    $ top
+    ! lockkeeper: top needs a terminal: without one, use `lockkeeper ls`
+    => 64
+    $ top --json
+    ! lockkeeper: top has no --json: use `lockkeeper ls --json` or `lockkeeper watch NAME --json`
+    => 64
+    $ top --interval 1ms
+    ! lockkeeper: an --interval must be from 100ms to 1h
+    => 64
+    $ top --interval 2h
+    ! lockkeeper: an --interval must be from 100ms to 1h
+    => 64
+    ");
     Ok(())
 }
