@@ -47,6 +47,8 @@ mod words;
 
 pub use acquire::majority::Majority;
 pub use acquire::plan::{Plan, Target};
+#[cfg(feature = "mutants")]
+pub use acquire::waiting::size_of_request;
 pub use acquire::{Acquire, Tries, TryAcquire, Waits};
 pub use admin::advice::Advice;
 #[doc(hidden)]
@@ -58,6 +60,8 @@ pub use client::Client;
 pub use client::builder::ClientBuilder;
 pub use client::lock::Lock;
 pub use client::watch::Watch;
+#[cfg(feature = "mutants")]
+pub use engine::sync::passes;
 #[cfg(feature = "shuttle")]
 pub use engine::threads;
 pub use grant::convert::Converted;

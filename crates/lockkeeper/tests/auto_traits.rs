@@ -1,4 +1,4 @@
-//! Which public types are `Send`, `Sync` and `Unpin`, where a change breaks users; and how large a wait is.
+//! Which public types are `Send`, `Sync` and `Unpin`, where a change breaks users.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -104,13 +104,4 @@ async fn every_future_of_a_redlock_can_be_spawned() {
     send_future(async move { lease.verify().await });
     send_future(guard.lost());
     send_future(guard.release());
-}
-
-/// A waiter keeps its future for as long as it waits. What only few of them need must be boxed.
-#[tokio::test]
-async fn a_wait_is_small() {
-    let client = lockkeeper::connect("memory://").await.unwrap();
-    let wait = Mutex::new(&client, "name").acquire().into_future();
-    let size = size_of_val(&*wait);
-    assert!(size <= 2_304, "{size} bytes");
 }

@@ -25,7 +25,7 @@ mod round;
 mod stage;
 mod told;
 mod turn;
-mod waiting;
+pub(crate) mod waiting;
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -247,3 +247,12 @@ impl Acquisition {
         })
     }
 }
+
+/// The size of the future of a request, which is boxed. For development only: the tests' ratchet records it.
+#[cfg(feature = "mutants")]
+pub fn size_of_request() -> usize {
+    fn size<'a, F: Future>(_: impl FnOnce(&'a mut Acquisition) -> F) -> usize {
+        size_of::<F>()
+    }
+    size(|acquisition| acquisition.ask_until_answered(None))
+}
