@@ -58,6 +58,7 @@
 //! | [`mod@contract`] | what every kind of lock must do |
 //! | [`subject`] | which kinds these are |
 //! | [`history`] | when each lease was valid, and whether that was allowed |
+//! | [`mod@time`] | how long a test waits, and with which leases, on a machine of any speed |
 //! | [`gated`] | a store that yields around every request, and futures that are dropped halfway |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -68,6 +69,7 @@ pub mod history;
 pub mod site;
 pub mod store;
 pub mod subject;
+pub mod time;
 
 pub use anyhow::Result;
 #[doc(hidden)]

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::site::Site;
+use crate::time::PATIENCE;
 
 /// Makes a module of tests: `store_contract!(store, MySite::start().await?, flavor = "multi_thread")`.
 #[macro_export]
@@ -55,9 +56,6 @@ macro_rules! store_contract {
 
 /// Longer than any test takes.
 const TTL: &str = "600000";
-
-/// The patience for an expected message, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A number for each request, which its reply repeats.
 static REQUESTS: AtomicU64 = AtomicU64::new(1);

@@ -19,8 +19,11 @@ use crate::until::{PATIENCE, until};
 /// The number of slots in every cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// How long a node may name another one as the owner of a slot after that one has died.
-const LEARNING: Duration = Duration::from_secs(5);
+/// How long a node that a test killed or froze may stay silent before the others consider it dead, in milliseconds.
+const SUSPICIOUS: &str = "1500";
+
+/// The same at any other time: a busy machine must not make the nodes suspect one another.
+const TRUSTING: &str = "60000";
 
 /// Servers that this process starts and joins into a cluster.
 #[derive(Debug)]
@@ -35,7 +38,6 @@ pub struct Cluster {
 pub struct Options {
     primaries: usize,
     replicas: usize,
-    node_timeout: Duration,
     configuration: Vec<String>,
     tls: bool,
     kept: bool,
@@ -46,8 +48,6 @@ impl Default for Options {
         Self {
             primaries: 3,
             replicas: 1,
-            // The shortest timeout with which nodes on a busy machine do not suspect one another.
-            node_timeout: Duration::from_millis(1500),
             configuration: Vec::new(),
             tls: false,
             kept: false,
@@ -67,13 +67,6 @@ impl Options {
     #[must_use]
     pub const fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
-        self
-    }
-
-    /// Sets how long a node may stay silent before the others consider it dead.
-    #[must_use]
-    pub const fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.node_timeout = timeout;
         self
     }
 
@@ -113,10 +106,8 @@ impl Options {
         let options = Server::options()
             .cluster()
             .configuration("cluster-config-file nodes.conf")
-            .configuration(format!(
-                "cluster-node-timeout {}",
-                self.node_timeout.as_millis()
-            ))
+            // Nodes find one another by messages that are the more frequent the shorter this is.
+            .configuration(format!("cluster-node-timeout {SUSPICIOUS}"))
             // The rest of a broken cluster keeps serving.
             .configuration("cluster-require-full-coverage no")
             // A replica replaces only a node that a test kills or freezes, never one that a busy machine delays.
@@ -178,7 +169,7 @@ impl Cluster {
             let Some(port) = port else { return Err(error) };
             node = match self.listening_on(port) {
                 // The node that names a dead one learns of its replacement a moment later.
-                Err(_) if begun.elapsed() < LEARNING => {
+                Err(_) if begun.elapsed() < PATIENCE => {
                     sleep(Duration::from_millis(10)).await;
                     self.running()?
                 }
@@ -257,11 +248,12 @@ impl Cluster {
         Ok(keys)
     }
 
-    /// Waits until every running node sees all slots served and every replica follows its primary.
+    /// Waits until every running node sees all slots served and every replica follows its primary. The nodes suspect one
+    /// another no more, until one is killed or frozen.
     ///
     /// # Errors
     ///
-    /// If that does not happen within a minute.
+    /// If that does not happen in time.
     pub async fn healed(&self) -> Result<()> {
         let servers = self.answering().count();
         self.agreed(async |witness, nodes| {
@@ -276,7 +268,16 @@ impl Cluster {
                 && nodes.lines().filter(well).count() >= servers
                 && !replication.contains("master_link_status:down"))
         })
-        .await
+        .await?;
+        self.take_for_dead_after(TRUSTING).await
+    }
+
+    async fn take_for_dead_after(&self, milliseconds: &str) -> Result<()> {
+        let words = ["CONFIG", "SET", "cluster-node-timeout", milliseconds];
+        for node in self.answering() {
+            node.command(&words).await?;
+        }
+        Ok(())
     }
 
     async fn join(&self, primaries: usize) -> Result<()> {
@@ -356,13 +357,7 @@ impl Shared for Cluster {
     async fn start(kept: bool) -> Result<Self> {
         let mut options = Self::options();
         options.kept = kept;
-        let cluster = options.start().await?;
-        // Tests that share a cluster do not want the nodes to suspect one another, which could happen on a busy machine.
-        for node in &cluster.nodes {
-            let patience = ["CONFIG", "SET", "cluster-node-timeout", "60000"];
-            node.command(&patience).await?;
-        }
-        Ok(cluster)
+        options.start().await
     }
 
     async fn take_up(nodes: Vec<Server>) -> Result<Self> {

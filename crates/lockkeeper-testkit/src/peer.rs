@@ -11,13 +11,11 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::server::Server;
+use crate::until::PATIENCE;
 
 /// Environment variable in which `cargo xtask prove` lists the programs it has built: a JSON object from a folder in
 /// `tests/peers` to the command line that starts its program.
 pub const VARIABLE: &str = "LOCKKEEPER_TEST_PEERS";
-
-/// How long a program may take to start, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the command line of the program in this folder of `tests/peers`.
 ///

@@ -228,7 +228,7 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// If the sentinel refuses. This retries for a minute while a failover is in progress or the sentinel has not heard from
+    /// If the sentinel refuses. This retries while a failover is in progress or the sentinel has not heard from
     /// the replica.
     pub async fn switch(&self) -> Result<()> {
         let words = ["SENTINEL", "FAILOVER", SERVICE];
@@ -251,7 +251,7 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// If that does not happen within a minute.
+    /// If that does not happen in time.
     pub async fn switched_to(&self, server: usize) -> Result<()> {
         let port = self.servers[server].port().to_string();
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
@@ -272,7 +272,7 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// If that does not happen within a minute.
+    /// If that does not happen in time.
     pub async fn healed(&self) -> Result<()> {
         self.agreed().await?;
         until("a replica follows", PATIENCE, async || {

@@ -22,7 +22,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::until::until;
+use crate::until::{PATIENCE, until};
 pub use command::Reply;
 use port::Port;
 use process::Process;
@@ -42,9 +42,6 @@ pub fn others() -> Vec<PathBuf> {
         .filter(|program| !program.as_os_str().is_empty())
         .collect()
 }
-
-/// A server answers after about 10 ms; the rest is for a machine that is busy with a build.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How many more free ports to try when another process takes the one just found.
 const PORT_ATTEMPTS: usize = 10;
@@ -118,7 +115,7 @@ impl Server {
             .start()
             .await?;
         let online = format!("port={},state=online", replica.port());
-        until("a replica", START_TIMEOUT, async || {
+        until("a replica", PATIENCE, async || {
             let info = self.command(&["INFO", "replication"]).await?.into_text()?;
             Ok((info.contains(&online), info))
         })
@@ -178,7 +175,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the server does not answer within five seconds, or answers with an error.
+    /// If the server does not answer within [`PATIENCE`], or answers with an error.
     pub async fn command(&self, words: &[&str]) -> Result<Reply> {
         self.command_in(0, words).await
     }
@@ -226,7 +223,7 @@ impl Server {
         };
         process.signal(Signal::CONT)?;
         process.signal(Signal::TERM)?;
-        tokio::task::spawn_blocking(move || process.wait(Duration::from_secs(5))).await?
+        tokio::task::spawn_blocking(move || process.wait(PATIENCE)).await?
     }
 
     /// Kills the server, as a crash would. When this returns, the process is gone.
@@ -296,7 +293,7 @@ impl Server {
         }
         let (file, directory) = (self.configuration_file(), self.directory.path());
         let mut process = Process::start(&self.options, &file, directory)?;
-        let deadline = Instant::now() + START_TIMEOUT;
+        let deadline = Instant::now() + PATIENCE;
         // Only this server has this socket, so an answer on it comes from this server.
         while let Err(error) = self.command(&["PING"]).await {
             if let Some(status) = process.ended()? {

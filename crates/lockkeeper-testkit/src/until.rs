@@ -4,10 +4,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+pub use lockkeeper_conformance::time::{PATIENCE, beyond_stalls};
 use tokio::time::{Instant, sleep, timeout_at};
-
-/// Servers agree within some seconds; the rest is for a machine that is busy with a build.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Short enough for paused time, and so long that looking costs a server little.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -36,7 +36,9 @@ pub async fn closing_cuts_leases_short_and_refuses_more<S: Subject>(site: &dyn S
     let busy = S::Contender::new(&other, "busy").acquire().await?;
     let waiter = S::new(&one, "busy");
     let waiting = tokio::spawn(async move { waiter.acquire().await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    while other.inspect("busy").await?.waiters != Some(1) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     drop(dropped);
 
     let report = one.close().await;

@@ -35,7 +35,7 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
         let waiter = tokio::spawn(drop_after(lock.acquire().into_future(), polls));
         let behind = tokio::spawn({
             let lock = lock.clone();
-            async move { lock.acquire().wait_for(SOON).await }
+            async move { lock.acquire().wait_for(PATIENCE).await }
         });
         tokio::time::sleep(Duration::from_millis(1)).await;
         Guard::release(guard).await?;
@@ -45,7 +45,7 @@ pub async fn dropping_a_contended_acquisition_after_any_poll_leaves_nothing<S: C
                 .await
                 .map_err(anyhow::Error::from)
         });
-        if let Some(acquired) = tokio::time::timeout(SOON, waiter).await?? {
+        if let Some(acquired) = tokio::time::timeout(PATIENCE, waiter).await?? {
             Guard::release(acquired?).await?;
         }
         behind.await??;

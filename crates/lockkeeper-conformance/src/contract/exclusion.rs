@@ -120,7 +120,7 @@ async fn tokens_increase<S: Common>(site: &dyn Site, grants: u32) -> Result<()> 
         Guard::release(guard).await?;
     }
     // A lease that ends without a release.
-    let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
+    let guard = short_lease(&lock).await?;
     ensure!(Some(guard.fencing_token()) > last);
     while lock
         .inspect()

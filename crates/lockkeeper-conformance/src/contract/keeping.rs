@@ -17,6 +17,7 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject<Guard: Cool
     for by_drop in [false, true] {
         // A minimum hold time counts from the request.
         let asked = Instant::now();
+        let is_over = || asked.elapsed() >= SHORTEST;
         let guard = lock.acquire().min_hold(SHORTEST).await?;
         let token = guard.fencing_token();
         let waiter = contender.clone();
@@ -26,19 +27,17 @@ pub async fn min_hold_keeps_everybody_out_after_a_release<S: Subject<Guard: Cool
             drop(guard);
         } else {
             let released = Guard::release(guard).await?;
-            ensure!(
-                matches!(released, Released::Kept(left) if left <= SHORTEST),
-                "{released:?}"
-            );
-            ensure!(contender.try_acquire().await?.is_none());
-            ensure!(beside.try_acquire().await?.is_none());
+            let kept = matches!(released, Released::Kept(left) if left <= SHORTEST);
+            ensure!(kept || is_over(), "{released:?}");
+            for other in [&contender, &beside] {
+                ensure!(other.try_acquire().await?.is_none() || is_over());
+            }
         }
         // The holder may no longer rely on it.
         ensure!(lease.state() == LeaseState::Released);
         // The waiter learns the new end: it does not wait for the end of the former lease.
-        let next = tokio::time::timeout(SOON, waiting).await???;
-        let apart = asked.elapsed();
-        ensure!(apart >= SHORTEST, "granted again after {apart:?}");
+        let next = tokio::time::timeout(PATIENCE, waiting).await???;
+        ensure!(is_over(), "granted again after {:?}", asked.elapsed());
         ensure!(next.fencing_token() > token);
         Guard::release(next).await?;
     }
@@ -67,10 +66,13 @@ pub async fn min_hold_may_outlast_the_ttl_of_a_renewed_lease<S: Subject<Guard: C
 ) -> Result<()> {
     let client = client(site).await?;
     let lock = S::new(&client, "name");
-    let shortest = RENEWED * 2;
-    let asked = Instant::now();
-    let guard = lock.acquire().ttl(RENEWED).min_hold(shortest).await?;
-    ensure!(matches!(Guard::release(guard).await?, Released::Kept(left) if left > RENEWED));
+    let (asked, shortest) = beyond_stalls(site, RENEWED, async |ttl| {
+        let asked = Instant::now();
+        let guard = lock.acquire().ttl(ttl).min_hold(ttl * 2).await?;
+        ensure!(matches!(Guard::release(guard).await?, Released::Kept(left) if left > ttl));
+        Ok((asked, ttl * 2))
+    })
+    .await?;
     expect_free::<S>(from_ref(&client), "name").await?;
     ensure!(asked.elapsed() >= shortest);
     Ok(())

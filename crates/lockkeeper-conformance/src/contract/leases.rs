@@ -4,8 +4,7 @@ use super::shared::*;
 
 pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
-    let lock = S::over(&client, "expired");
-    let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
+    let guard = short_lease(&S::over(&client, "expired")).await?;
     ensure!(guard.lost().await.reason == LossReason::Expired);
     let error = Guard::release(guard).await.err();
     ensure!(lost(&error) == Some(LossReason::Expired), "{error:?}");
@@ -21,16 +20,12 @@ pub async fn release_after_loss_says_lost<S: Common>(site: &dyn Site) -> Result<
 
 pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &dyn Site) -> Result<()> {
     let (one, other) = (clients(site).await?, clients(site).await?);
-    let guard = S::over(&one, "name")
-        .acquire()
-        .ttl(SHORT)
-        .no_renewal()
-        .await?;
+    let guard = short_lease(&S::over(&one, "name")).await?;
     ensure!(guard.remaining() < SHORT);
     // Nobody releases: the holder is forgotten, and the waiter polls when the lease has ended.
     let next = S::Contender::over(&other, "name")
         .acquire()
-        .wait_for(SOON)
+        .wait_for(PATIENCE)
         .await?;
     ensure!(guard.state() == LeaseState::Lost(LossReason::Expired));
     ensure!(guard.ensure_held().is_err());
@@ -40,20 +35,21 @@ pub async fn a_fixed_lease_ends_by_itself<S: Common>(site: &dyn Site) -> Result<
 
 pub async fn a_renewed_lease_outlives_its_ttl<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
-    let guard = S::over(&client, "name").acquire().ttl(RENEWED).await?;
-    let outlived = guard.run(tokio::time::sleep(RENEWED * 4)).await;
-    ensure!(outlived.is_ok(), "{outlived:?}");
-    guard.verify().await?;
-    Guard::release(guard).await?;
-    Ok(())
+    beyond_stalls(site, RENEWED, async |ttl| {
+        let guard = S::over(&client, "name").acquire().ttl(ttl).await?;
+        guard.run(tokio::time::sleep(ttl * 3)).await?;
+        guard.verify().await?;
+        Guard::release(guard).await?;
+        Ok(())
+    })
+    .await
 }
 
 pub async fn a_deleted_key_is_noticed<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = clients(site).await?;
-    let guard = S::over(&client, "name")
-        .acquire()
-        .ttl(Duration::from_secs(2))
-        .await?;
+    // Renewals every second of a lease that lasts for longer than a stall.
+    let settings = settings().ttl(PATIENCE).renewal_fraction(100);
+    let client = connect(site, settings, |store| store).await?;
+    let guard = S::over(&client, "name").acquire().await?;
     site.command(&["DEL", S::HELD]).await?;
     ensure!(
         guard.lost().await.reason == LossReason::Gone,
@@ -86,11 +82,7 @@ pub async fn verify_asks_the_server<S: Common>(site: &dyn Site) -> Result<()> {
 
 pub async fn run_stops_its_future_when_the_lease_is_lost<S: Common>(site: &dyn Site) -> Result<()> {
     let client = clients(site).await?;
-    let guard = S::over(&client, "name")
-        .acquire()
-        .ttl(SHORT)
-        .no_renewal()
-        .await?;
+    let guard = short_lease(&S::over(&client, "name")).await?;
     let alive = Arc::new(());
     let held = Arc::clone(&alive);
     let error = guard
@@ -129,7 +121,7 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site
     Guard::release(guard).await?;
     ensure!(watcher.await? == End::Released);
 
-    let guard = lock.acquire().ttl(SHORT).no_renewal().await?;
+    let guard = short_lease(&lock).await?;
     ensure!(guard.ended().await.reason() == Some(LossReason::Expired));
     Ok(())
 }
@@ -137,12 +129,16 @@ pub async fn ended_resolves_for_released_and_for_lost<S: Common>(site: &dyn Site
 pub async fn max_hold_ends_validity_and_renewal<S: Common>(site: &dyn Site) -> Result<()> {
     let (one, other) = (clients(site).await?, clients(site).await?);
     let lock = S::over(&one, "name");
-    let begun = tokio::time::Instant::now();
-    let most = RENEWED * 3 / 2;
-    let guard = lock.acquire().ttl(RENEWED).max_hold(most).await?;
-    ensure!(guard.lost().await.reason == LossReason::MaxHold);
-    let held = begun.elapsed();
-    ensure!(held > RENEWED && held < RENEWED * 5 / 2, "{held:?}");
+    let guard = beyond_stalls(site, RENEWED, async |ttl| {
+        let begun = tokio::time::Instant::now();
+        let guard = lock.acquire().ttl(ttl).max_hold(ttl * 3 / 2).await?;
+        let reason = guard.lost().await.reason;
+        ensure!(reason == LossReason::MaxHold, "{reason:?}");
+        let held = begun.elapsed();
+        ensure!(held > ttl && held < ttl * 5 / 2, "{held:?}");
+        Ok(guard)
+    })
+    .await?;
     // Nobody drops the guard: the lock becomes free because its lease is no longer renewed.
     expect_free::<S>(&other, "name").await?;
     let error = Guard::release(guard).await.err();

@@ -50,14 +50,14 @@ pub async fn a_revoked_holder_is_told_at_once_and_holds_until_it_leaves<S: Subje
     let guard = lock.acquire().await?;
     listening(site, &guard).await?;
     ensure!(other.revoke("name").await? == 1);
-    let end = tokio::time::timeout(SOON, guard.ended()).await?;
+    let end = tokio::time::timeout(PATIENCE, guard.ended()).await?;
     ensure!(end.reason() == Some(LossReason::Revoked), "{end:?}");
     ensure!(guard.state() == LeaseState::Lost(LossReason::Revoked));
 
     // The work under the lock may need a moment to stop.
     ensure!(contender.try_acquire().await?.is_none());
     ensure!(other.inspect("name").await?.holders[0].state == HolderState::Revoked);
-    let waiting = tokio::spawn(async move { contender.acquire().wait_for(SOON).await });
+    let waiting = tokio::spawn(async move { contender.acquire().wait_for(PATIENCE).await });
     let token = guard.fencing_token();
     let error = Guard::release(guard).await.err();
     ensure!(lost(&error) == Some(LossReason::Revoked), "{error:?}");
@@ -74,15 +74,18 @@ pub async fn a_revoked_lease_ends_although_its_guard_lives<S: Subject>(
 ) -> Result<()> {
     let client = client(site).await?;
     let lock = S::new(&client, "name");
-    let guard = lock.acquire().ttl(RENEWED).await?;
-    ensure!(client.revoke("name").await? == 1);
-    let contender = S::Contender::new(&client, "name");
-    let next = contender.acquire().wait_for(SOON).await?;
-    ensure!(guard.state() == LeaseState::Lost(LossReason::Revoked));
-    drop(guard);
-    next.verify().await?;
-    Guard::release(next).await?;
-    Ok(())
+    beyond_stalls(site, RENEWED, async |ttl| {
+        let guard = lock.acquire().ttl(ttl).await?;
+        ensure!(client.revoke("name").await? == 1);
+        let contender = S::Contender::new(&client, "name");
+        let next = contender.acquire().wait_for(PATIENCE).await?;
+        ensure!(guard.state() == LeaseState::Lost(LossReason::Revoked));
+        drop(guard);
+        next.verify().await?;
+        Guard::release(next).await?;
+        Ok(())
+    })
+    .await
 }
 
 pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other<S: Subject>(
@@ -100,11 +103,11 @@ pub async fn force_takes_the_lock_from_the_claim_that_is_meant_and_from_no_other
     guard.verify().await?;
     let claim = other.inspect("name").await?.holders[0].claim.clone();
     ensure!(other.force_release("name", &claim).await?);
-    let end = tokio::time::timeout(SOON, guard.ended()).await?;
+    let end = tokio::time::timeout(PATIENCE, guard.ended()).await?;
     ensure!(end.reason() == Some(LossReason::Gone), "{end:?}");
     let next = S::Contender::new(&other, "name")
         .acquire()
-        .wait_for(SOON)
+        .wait_for(PATIENCE)
         .await?;
     ensure!(next.fencing_token() > guard.fencing_token());
     drop(guard);

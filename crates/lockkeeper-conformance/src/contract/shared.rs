@@ -5,30 +5,30 @@ pub(super) use std::sync::Arc;
 pub(super) use std::time::Duration;
 
 pub(super) use anyhow::{Result, bail, ensure};
-pub(super) use lockkeeper::{
-    Client, ClientBuilder, Error, Guard, LeaseState, Lock as _, LossReason,
-};
+pub(super) use lockkeeper::{Client, ClientBuilder, Error, Guard, LeaseState, Lock, LossReason};
 pub(super) use tokio::task::JoinSet;
 
 pub(super) use crate::gated::{GatedStore, drop_after};
 pub(super) use crate::history::{History, ValidSpan, now};
 pub(super) use crate::site::Site;
 pub(super) use crate::subject::{Common, Subject, connect};
+pub(super) use crate::time::{PATIENCE, beyond_stalls};
 
-/// Long enough that nothing in a test ends by it, unless the test says so.
-pub(super) const LONG: Duration = Duration::from_secs(30);
-
-/// Far below [`LONG`]: what comes within this time came by a message, not at the end of a lease.
-pub(super) const SOON: Duration = Duration::from_secs(10);
+/// Far above [`PATIENCE`]: nothing that a test waits for comes at the end of such a lease.
+pub(super) const LONG: Duration = Duration::from_secs(3_600);
 
 /// A lease that a test waits out.
 pub(super) const SHORT: Duration = Duration::from_millis(300);
 
-/// A lease that is renewed, even if a slow machine stands still for a second.
+/// The shortest lease that is renewed, on a machine without [stalls](beyond_stalls).
 pub(super) const RENEWED: Duration = Duration::from_millis(1_500);
 
+/// On a slow machine too, no request fails by its timeout.
 pub(super) fn settings() -> ClientBuilder {
-    Client::builder().ttl(LONG)
+    Client::builder()
+        .ttl(LONG)
+        .request_timeout(PATIENCE)
+        .release_timeout(PATIENCE)
 }
 
 /// The clients of one process.
@@ -52,7 +52,14 @@ pub(super) fn lost(error: &Option<Error>) -> Option<LossReason> {
 /// Checks that the lock becomes free soon, without waiting for a lease to end.
 pub(super) async fn expect_free<S: Common>(clients: &[Client], name: &str) -> Result<()> {
     let contender = S::Contender::over(clients, name);
-    let guard = contender.acquire().wait_for(SOON).await?;
+    let guard = contender.acquire().wait_for(PATIENCE).await?;
     Guard::release(guard).await?;
     Ok(())
+}
+
+/// Acquires a lease of [`SHORT`] that is not renewed. On a slow machine a grant may come after such a lease has ended, and
+/// is asked for again.
+pub(super) async fn short_lease<L: Lock>(lock: &L) -> Result<L::Guard> {
+    let short = lock.acquire().ttl(SHORT).no_renewal();
+    Ok(short.wait_for(PATIENCE).await?)
 }

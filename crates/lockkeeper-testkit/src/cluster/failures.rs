@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Cluster, is, ranges};
+use super::{Cluster, SUSPICIOUS, is, ranges};
 use crate::server::Server;
 
 impl Cluster {
@@ -30,6 +30,7 @@ impl Cluster {
     }
 
     async fn let_be_replaced(&self, node: usize) -> Result<()> {
+        self.take_for_dead_after(SUSPICIOUS).await?;
         let id = self.ids[node].as_str();
         let follows = |line: &str| is(line, "myself") && line.split(' ').nth(3) == Some(id);
         for other in self.answering() {
@@ -64,7 +65,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If that does not happen within a minute.
+    /// If that does not happen in time.
     pub async fn failed_over(&self, node: usize) -> Result<()> {
         let old = &self.ids[node];
         self.agreed(async |witness, _| {

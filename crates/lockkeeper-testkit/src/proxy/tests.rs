@@ -5,6 +5,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Direction::{ToClient, ToServer};
 use super::*;
+use crate::until::PATIENCE;
 
 /// An echo server that ends with the test's runtime, and a proxy in front of it.
 async fn echo() -> Result<Proxy> {
@@ -27,7 +28,7 @@ async fn connect(proxy: &Proxy) -> Result<TcpStream> {
 
 async fn receive(stream: &mut TcpStream, text: &str) -> Result<()> {
     let mut buffer = vec![0; text.len()];
-    timeout(Duration::from_secs(10), stream.read_exact(&mut buffer)).await??;
+    timeout(PATIENCE, stream.read_exact(&mut buffer)).await??;
     assert_eq!(String::from_utf8(buffer)?, text);
     Ok(())
 }
@@ -40,12 +41,12 @@ async fn exchange(stream: &mut TcpStream, text: &str) -> Result<()> {
 /// Reads until the connection ends.
 async fn rest(stream: &mut TcpStream) -> Result<String> {
     let mut rest = String::new();
-    timeout(Duration::from_secs(10), stream.read_to_string(&mut rest)).await??;
+    timeout(PATIENCE, stream.read_to_string(&mut rest)).await??;
     Ok(rest)
 }
 
 async fn eventually(proxy: &Proxy, condition: impl FnMut(&Seen) -> bool) -> Result<Seen> {
-    Ok(timeout(Duration::from_secs(10), proxy.seen(condition)).await?)
+    Ok(timeout(PATIENCE, proxy.seen(condition)).await?)
 }
 
 #[tokio::test]
@@ -66,7 +67,7 @@ async fn a_delay_holds_up_each_byte_but_not_one_after_the_other() -> Result<()> 
     let proxy = echo().await?;
     let mut stream = connect(&proxy).await?;
     exchange(&mut stream, "at once").await?;
-    let delay = Duration::from_millis(100);
+    let delay = Duration::from_secs(1);
     proxy.delay(ToClient, delay);
     let start = Instant::now();
     for n in 1..=20 {
@@ -218,7 +219,7 @@ async fn a_cut_lets_the_server_execute_what_was_sent() -> Result<()> {
         }
         Ok(())
     };
-    timeout(Duration::from_secs(10), all_executed).await?
+    timeout(PATIENCE, all_executed).await?
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! One command, one connection: an independent witness that shares no code with the client under test.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use redis_protocol::resp2::decode::decode;
@@ -10,8 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// Longer than any command in a test takes, so that a command to a frozen server ends too.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::until::PATIENCE;
 
 /// A reply from the server. Bytes that are not UTF-8 are replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +97,7 @@ pub(super) async fn send(
         }
         exchange(&mut stream, words).await
     };
-    timeout(REPLY_TIMEOUT, conversation)
+    timeout(PATIENCE, conversation)
         .await
         .context("no answer in time")?
 }
