@@ -89,10 +89,11 @@ async fn main() -> Result<()> {
             let lock = RedissonReadWriteLock::new(&connect(url, "30000").await?, name);
             count(&lock.writer(), url, counter, rounds.parse()?).await
         }
-        ["share", url, tasks, seconds] => {
+        ["share", url, tasks, seconds, times] => {
             let jobs = Job::of_readers_and_writers(tasks.parse()?);
             let clients = vec![connect(url, "30000").await?];
             let records = Records::of(&jobs).at(Pace::Hurried);
+            let records = records.at_least(times.parse()?);
             record(clients, &jobs, records, seconds.parse()?).await
         }
         ["read", url, name, ttl] => {
@@ -111,7 +112,7 @@ async fn main() -> Result<()> {
             queue(url, name, number.parse()?, waiter_ttl.parse()?).await
         }
         _ => bail!(
-            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-fair URL NAME TTL_MS WAIT_MS | redisson-count URL NAME COUNTER ROUNDS | redisson-permits URL KIND NAME TTL_MS | redisson-read URL NAME TTL_MS | redisson-write URL NAME TTL_MS | redisson-write-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS | work URL NAME TASKS ROUNDS"
+            "holder all NAMES SECONDS URL… | both NAME=URL NAME=URL ROUNDS | elect URL NAME TTL_MS | hold URL NAME TTL_MS | permits URL NAME LIMIT | queue URL NAME NUMBER WAITER_TTL_MS | read URL NAME TTL_MS | redisson URL NAME TTL_MS | redisson-fair URL NAME TTL_MS WAIT_MS | redisson-count URL NAME COUNTER ROUNDS | redisson-permits URL KIND NAME TTL_MS | redisson-read URL NAME TTL_MS | redisson-write URL NAME TTL_MS | redisson-write-count URL NAME COUNTER ROUNDS | reenter URL NAME TTL_MS OWNER | share URL TASKS SECONDS TIMES | work URL NAME TASKS ROUNDS"
         ),
     }
 }

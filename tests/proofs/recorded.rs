@@ -18,6 +18,7 @@ use lockkeeper_testkit::recorded::{
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::{Site, options};
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -205,7 +206,7 @@ async fn on_servers_that_lose_nothing_no_two_are_valid_whatever_befalls_everybod
         servers.push(Server::start().await?);
     }
     let jobs = Job::of_all(NAMES);
-    let records = Arc::new(Records::of(&jobs));
+    let records = Arc::new(Records::of(&jobs).at_least(1));
     let (mut processes, mut ways, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PROCESSES {
         let way = Arc::new(Ways::to(&servers).await?);
@@ -241,7 +242,7 @@ async fn on_servers_that_lose_nothing_no_two_are_valid_whatever_befalls_everybod
     for process in &processes {
         serve(&jobs, process, &records).await?;
     }
-    let grants = records.check(1)?;
+    let grants = records.check()?;
     println!(
         "{grants} grants, {records}; {stopped} servers stopped, {emptied} emptied, clients closed {closed} times, {killed} \
          processes killed"
@@ -292,7 +293,7 @@ async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_ne
     let mut watched = Watched::start().await?;
     let mut jobs = Job::of_singles(NAMES, 2);
     jobs.extend([Job::of_several(NAMES); 4]);
-    let records = Arc::new(Records::of(&jobs));
+    let records = Arc::new(Records::of(&jobs).at_least(1));
     let mut processes = Vec::new();
     for _ in 0..PROCESSES {
         let client = records.client(&watched, settings()).await?;
@@ -306,7 +307,7 @@ async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_ne
         primary_fails(&mut watched, &records, failures).await?;
         failures += 1;
     }
-    let worked = timeout(Duration::from_secs(120), async {
+    let worked = timeout(2 * PATIENCE, async {
         while let Some(task) = tasks.join_next().await {
             task??;
         }
@@ -316,7 +317,7 @@ async fn behind_sentinels_two_are_valid_over_a_failover_only_and_tokens_drawn_ne
     for process in &processes {
         serve(&Job::of_each(NAMES), process, &records).await?;
     }
-    let grants = records.check(1)?;
+    let grants = records.check()?;
     let time = begun.elapsed();
     println!("{grants} grants, {records}; {failures} primaries replaced in {time:.0?}");
     ensure!(failures > 0, "no failover");
@@ -330,7 +331,8 @@ const SHARING: (usize, usize) = (4, 16);
 
 /// Runs these jobs in several processes, without faults. Fails if a name was held less often than `at_least`.
 async fn share(site: &dyn Site, jobs: &[Job], at_least: usize) -> Result<()> {
-    let records = Arc::new(Records::of(jobs).at(Pace::Hurried));
+    let records = Records::of(jobs).at(Pace::Hurried).at_least(at_least);
+    let records = Arc::new(records);
     let mut processes = Vec::new();
     for _ in 0..SHARING.0 {
         let settings = Client::builder().ttl(Duration::from_secs(30));
@@ -340,7 +342,7 @@ async fn share(site: &dyn Site, jobs: &[Job], at_least: usize) -> Result<()> {
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    println!("{} grants", records.check_without_faults(at_least)?);
+    println!("{} grants", records.check_without_faults()?);
     Ok(())
 }
 
@@ -375,18 +377,26 @@ async fn random_sets_of_mixed_kinds_exclude_one_another_and_all_are_served() -> 
 async fn readers_and_writers_of_many_processes_never_meet() -> Result<()> {
     let server = Server::start().await?;
     let (tasks, seconds) = (SHARING.1.to_string(), duration().as_secs().to_string());
+    // Of each process.
+    let at_least = 26;
     let mut processes = JoinSet::new();
     for _ in 0..SHARING.0 {
-        let mut holder = Holder::start(&["share", &server.url(), &tasks, &seconds])?;
+        let mut holder = Holder::start(&[
+            "share",
+            &server.url(),
+            &tasks,
+            &seconds,
+            &at_least.to_string(),
+        ])?;
         // All at once: a process that cannot print would keep holding.
         processes.spawn(async move { holder.rest().await });
     }
-    let records = Records::of(&Job::of_readers_and_writers(1));
+    let records = Records::of(&Job::of_readers_and_writers(1)).at_least(at_least * SHARING.0);
     while let Some(lines) = processes.join_next().await {
         for line in lines?? {
             note(&line, &records)?;
         }
     }
-    println!("{} grants", records.check(101)?);
+    println!("{} grants", records.check()?);
     Ok(())
 }

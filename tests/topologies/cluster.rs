@@ -8,10 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, RwLock};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::recorded::{
-    Job, Process, Records, SOON, duration, nothing_is_held, nothing_remains, serve, settings, work,
+    Job, Process, Records, duration, nothing_is_held, nothing_remains, serve, settings, work,
 };
-use lockkeeper_testkit::site::Site as _;
-use lockkeeper_testkit::until::until;
+use lockkeeper_testkit::until::{PATIENCE, beyond_stalls, until};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -35,7 +34,7 @@ async fn nobody_hangs_or_is_forgotten_while_nodes_die_and_slots_wander() -> Resu
     let mut cluster = Cluster::start().await?;
     let jobs = jobs();
     let names = jobs.iter().copied().flat_map(Job::names);
-    let records = Arc::new(Records::new(names));
+    let records = Arc::new(Records::new(names).at_least(20));
     let names: Vec<String> = records.names().map(str::to_owned).collect();
     let mut processes = Vec::new();
     for _ in 0..CLIENTS {
@@ -57,9 +56,7 @@ async fn nobody_hangs_or_is_forgotten_while_nodes_die_and_slots_wander() -> Resu
     for process in &processes {
         serve(&Job::of_each(NAMES), process, &records).await?;
     }
-    // A missing node costs seconds, and so may a lost notification for a mutex whose slot moves.
-    let grants = records.check(3)?;
-    ensure!(grants >= 20 * names.len(), "{grants} grants of {names:?}");
+    let grants = records.check()?;
     println!("{grants} grants, {records}; {faults}");
     let clients: Vec<_> = processes.iter().flat_map(Process::clients).collect();
     nothing_is_held(&clients[0], records.names()).await?;
@@ -166,7 +163,7 @@ async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
         anyhow::Ok(channels)
     };
     for pattern in ["lockkeeper.wake:*", "lockkeeper.grant:*"] {
-        until("no subscription", SOON, async || {
+        until("no subscription", PATIENCE, async || {
             let left = channels(pattern).await?;
             Ok((left.is_empty(), left.join(" ")))
         })
@@ -181,7 +178,7 @@ async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
         let report = client.close().await;
         ensure!(report.expiring == 0, "{report:?}");
     }
-    until("no closed client listens", SOON, async || {
+    until("no closed client listens", PATIENCE, async || {
         let left = channels("*").await?;
         Ok((left.is_empty(), left.join(" ")))
     })
@@ -193,34 +190,41 @@ async fn nobody_listens(cluster: &Cluster, clients: Vec<Client>) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_last_while_their_slot_is_on_its_way() -> Result<()> {
     let cluster = Cluster::options().replicas(0).start().await?;
-    let client = cluster.client(Client::builder().ttl(TTL)).await?;
+    let client = lockkeeper::connect(&cluster.url()).await?;
     let (lock, book) = (
         FairLock::new(&client, "{slot}fair"),
         RwLock::new(&client, "{slot}book"),
     );
-    let first = lock.acquire().await?;
-    let next = tokio::spawn(lock.acquire().into_future());
-    while lock.queue_len().await? != 1 {
-        sleep(Duration::from_millis(5)).await;
-    }
-    first.release().await?;
-    let next = timeout(SOON, next).await???;
-    let (one, other) = (book.read().await?, book.read().await?);
-    let slot = cluster.slot_of("{slot}").await?;
-    let from = cluster.primary_of(slot).await?;
-    let to = (from + 1) % 3;
-    cluster.begin_migration(slot, from, to).await?;
-    let held = async || {
-        for lease in [&*next, &*one, &*other] {
-            lease.verify().await?;
+    beyond_stalls(&cluster, TTL, async |ttl| {
+        let first = lock.acquire().ttl(ttl).await?;
+        let next = tokio::spawn(lock.acquire().ttl(ttl).into_future());
+        while lock.queue_len().await? != 1 {
+            sleep(Duration::from_millis(5)).await;
         }
-        anyhow::Ok(())
-    };
-    next.run(sleep(TTL * 3)).await?;
-    held().await?;
-    cluster.move_keys(slot, from, to).await?;
-    next.run(sleep(TTL * 3)).await?;
-    held().await?;
-    cluster.end_migration(slot, from, to).await?;
-    Ok(())
+        first.release().await?;
+        let next = timeout(PATIENCE, next).await???;
+        let (one, other) = (book.read().ttl(ttl).await?, book.read().ttl(ttl).await?);
+        let slot = cluster.slot_of("{slot}").await?;
+        let from = cluster.primary_of(slot).await?;
+        let to = (from + 1) % 3;
+        cluster.begin_migration(slot, from, to).await?;
+        let held = async || {
+            for lease in [&*next, &*one, &*other] {
+                lease.verify().await?;
+            }
+            anyhow::Ok(())
+        };
+        let migrated = async {
+            next.run(sleep(ttl * 3)).await?;
+            held().await?;
+            cluster.move_keys(slot, from, to).await?;
+            next.run(sleep(ttl * 3)).await?;
+            held().await
+        };
+        let migrated = migrated.await;
+        cluster.move_keys(slot, from, to).await?;
+        cluster.end_migration(slot, from, to).await?;
+        migrated
+    })
+    .await
 }

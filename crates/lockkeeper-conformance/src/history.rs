@@ -118,6 +118,11 @@ impl History {
         self.0.lock().push(span);
     }
 
+    /// The number of spans so far.
+    pub fn spans(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// Checks that no two leases were valid at the same time, unless they share a token, and that tokens increase with time.
     /// Returns the number of leases.
     ///

@@ -20,15 +20,12 @@ use parking_lot::Mutex;
 
 use crate::history::{Excuses, History, ValidSpan, now};
 use crate::site::Site;
-use crate::until::until;
+use crate::until::{PATIENCE, until};
 use strict::{Strict, Tokens};
 pub use work::{Job, Pace, Several, Single, serve, turn, work};
 
 /// The ttl of leases, and of waiters.
 pub const TTL: Duration = Duration::from_secs(3);
-
-/// How soon every waiter is served once all faults are over.
-pub const SOON: Duration = Duration::from_secs(20);
 
 /// The prefixes of keys that may remain on a server; they expire.
 const REMAINS: [&str; 2] = ["lockkeeper.fence:", "lockkeeper.client:"];
@@ -81,6 +78,7 @@ pub struct Records {
     histories: BTreeMap<String, History>,
     losses: Mutex<Vec<Loss>>,
     pace: Pace,
+    at_least: usize,
     /// Receives every recorded span, if set.
     told: Option<fn(&str, &ValidSpan)>,
     foreign: Arc<AtomicU64>,
@@ -112,6 +110,13 @@ impl Records {
     #[must_use]
     pub fn at(mut self, pace: Pace) -> Self {
         self.pace = pace;
+        self
+    }
+
+    /// Sets how often each lock must be held: the tasks go on until it was, on a slow machine beyond their time.
+    #[must_use]
+    pub fn at_least(mut self, times: usize) -> Self {
+        self.at_least = times;
         self
     }
 
@@ -188,14 +193,20 @@ impl Records {
         })
     }
 
+    /// Whether each lock was held as often as it must be.
+    fn is_enough(&self) -> bool {
+        let mut histories = self.histories.values();
+        histories.all(|history| history.spans() >= self.at_least)
+    }
+
     /// Checks the records. No two spans that exclude one another overlap, unless a failover explains it. Tokens increase even
-    /// then, except that a reader may join readers that a failover brought back. Every lock was held at least this often. No
-    /// reply went to the wrong request. Returns the number of grants.
+    /// then, except that a reader may join readers that a failover brought back. Every lock was held as often as it must be.
+    /// No reply went to the wrong request. Returns the number of grants.
     ///
     /// # Errors
     ///
     /// The broken rule, and where.
-    pub fn check(&self, at_least: usize) -> Result<usize> {
+    pub fn check(&self) -> Result<usize> {
         let mut grants = 0;
         for (name, history) in &self.histories {
             let checked = history.check_unless(&Failovers {
@@ -204,7 +215,8 @@ impl Records {
             });
             let of_name =
                 checked.with_context(|| format!("{name:?}, {:#?}", self.losses.lock()))?;
-            ensure!(of_name >= at_least, "{name:?} was held {of_name} times");
+            let enough = of_name >= self.at_least;
+            ensure!(enough, "{name:?} was held {of_name} times");
             grants += of_name;
         }
         let foreign = self.foreign.load(Ordering::Relaxed);
@@ -217,11 +229,11 @@ impl Records {
     /// # Errors
     ///
     /// As for [`check`](Self::check).
-    pub fn check_without_faults(&self, at_least: usize) -> Result<usize> {
+    pub fn check_without_faults(&self) -> Result<usize> {
         let failures = [&self.lost, &self.refused, &self.unserved, &self.closed];
         let failed = failures.iter().any(|it| it.load(Ordering::Relaxed) > 0);
         ensure!(!failed, "{self}");
-        self.check(at_least)
+        self.check()
     }
 }
 
@@ -278,7 +290,7 @@ impl fmt::Display for Records {
 /// If one is still held after the leases of all processes that may have died have ended.
 pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>) -> Result<()> {
     let names: Vec<&str> = names.collect();
-    until("nobody holds", SOON, async || {
+    until("nobody holds", PATIENCE, async || {
         for name in &names {
             let seen = client.inspect(name).await?;
             if !seen.holders.is_empty() || seen.kind.is_some() {
@@ -296,7 +308,7 @@ pub async fn nothing_is_held(client: &Client, names: impl Iterator<Item = &str>)
 ///
 /// If another key, or one without expiry, remains after tombstones and leases have ended.
 pub async fn nothing_remains(site: &dyn Site) -> Result<()> {
-    until("nothing remains", SOON, async || {
+    until("nothing remains", PATIENCE, async || {
         let mut others = Vec::new();
         for key in site.keys().await? {
             let lives: i64 = site.command(&["PTTL", &key]).await?.parse()?;
@@ -345,14 +357,14 @@ mod tests {
     #[test]
     fn an_overlap_is_excused_by_a_loss_between_the_two_grants_and_by_no_other() {
         let overlap = [(10, 40, 1), (30, 50, 2)];
-        records(&overlap).check(0).unwrap_err();
+        records(&overlap).check().unwrap_err();
         let excused = lost(records(&overlap), 20, 25);
-        assert_eq!(excused.check(2).unwrap(), 2);
+        assert_eq!(excused.check().unwrap(), 2);
         assert_eq!(excused.excused.load(Ordering::Relaxed), 1);
-        lost(records(&overlap), 31, 35).check(0).unwrap_err();
-        lost(records(&overlap), 1, 9).check(0).unwrap_err();
+        lost(records(&overlap), 31, 35).check().unwrap_err();
+        lost(records(&overlap), 1, 9).check().unwrap_err();
         lost(records(&[(10, 40, 2), (30, 50, 1)]), 20, 25)
-            .check(0)
+            .check()
             .unwrap_err();
     }
 
@@ -372,14 +384,14 @@ mod tests {
             records
         };
         let lost = |records| lost(records, u64::MAX - 5, u64::MAX - 3);
-        records(&[7]).check(0).unwrap_err();
-        lost(records(&[])).check(0).unwrap_err();
-        assert_eq!(lost(records(&[7])).check(2).unwrap(), 2);
+        records(&[7]).check().unwrap_err();
+        lost(records(&[])).check().unwrap_err();
+        assert_eq!(lost(records(&[7])).check().unwrap(), 2);
     }
 
     #[test]
     fn a_lock_that_was_hardly_held_proves_nothing() {
-        records(&[(1, 2, 1)]).check(2).unwrap_err();
-        records(&[(1, 2, 1)]).check(1).unwrap();
+        records(&[(1, 2, 1)]).at_least(2).check().unwrap_err();
+        records(&[(1, 2, 1)]).at_least(1).check().unwrap();
     }
 }

@@ -205,12 +205,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reply_that_belongs_to_another_breaks_the_rules_of_a_record() {
         let records = Records::default();
-        records.check(0).unwrap();
+        records.check().unwrap();
         let store = Arc::new(OutOfStep(MemoryStore::new()));
         let client = records.client_over(store, settings()).unwrap();
         let asked = Mutex::new(&client, "name").try_acquire().await;
         assert!(matches!(asked, Err(Error::Backend { .. })), "{asked:?}");
-        let told = records.check(0).unwrap_err().to_string();
+        let told = records.check().unwrap_err().to_string();
         assert!(told.contains("belonged to others"), "{told}");
     }
 }

@@ -10,12 +10,13 @@ use lockkeeper_core::{Hold, Plan};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use super::{Process, Records, SOON, TTL};
+use super::{Process, Records, TTL};
 use crate::history::{ValidSpan, now};
 use crate::kinds::{Converted, Held, KindModel, Mode, convert};
+use crate::until::PATIENCE;
 
-/// The longest time for one turn, whatever goes wrong: by then it must have failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time for one turn, whatever goes wrong: it waits for [`PATIENCE`] at most, and then it must have failed.
+const LONGEST: Duration = PATIENCE.saturating_mul(2);
 
 /// What one task does again and again.
 #[derive(Debug, Clone, Copy)]
@@ -208,17 +209,18 @@ impl Display for Job {
     }
 }
 
-/// Does its job until the time is over, each time with the present clients of the process, and records when its leases were
-/// valid.
+/// Does its job until the time is over and each lock was held as often as it [must be](Records::at_least), each time with the
+/// present clients of the process, and records when its leases were valid.
 ///
 /// # Errors
 ///
 /// If a turn hangs, or fails with an error that nothing explains.
 pub async fn work(job: Job, process: Process, records: &Records, end: Instant) -> Result<()> {
     let pace = records.pace;
-    while Instant::now() < end {
+    let latest = end + PATIENCE;
+    while Instant::now() < end || !records.is_enough() && Instant::now() < latest {
         let clients = process.clients();
-        let turned = timeout(PATIENCE, turn(job, &clients, Some(records), pace, SOON)).await;
+        let turned = timeout(LONGEST, turn(job, &clients, Some(records), pace, PATIENCE)).await;
         let count = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);
         };
@@ -262,8 +264,8 @@ pub async fn serve(jobs: &[Job], process: &Process, records: &Records) -> Result
     let clients = process.clients();
     ensure!(!jobs.is_empty(), "there is nobody to be served");
     for &job in jobs {
-        let turned = turn(job, &clients, Some(records), Pace::Calm, SOON);
-        let turned = timeout(SOON * 2, turned).await;
+        let turned = turn(job, &clients, Some(records), Pace::Calm, PATIENCE);
+        let turned = timeout(LONGEST, turned).await;
         let turned = turned.with_context(|| format!("{job} hangs"))?;
         turned.with_context(|| format!("{job} is not served"))?;
     }
