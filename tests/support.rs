@@ -11,6 +11,16 @@ use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::{self, PATIENCE};
 
+/// Settings with which no lease, no wait and no request ends within a test, however slow the machine is.
+pub(crate) fn patient() -> ClientBuilder {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    Client::builder()
+        .ttl(HOUR)
+        .waiter_ttl(HOUR)
+        .request_timeout(PATIENCE)
+        .release_timeout(PATIENCE)
+}
+
 /// Connects a client with leases of `ttl`.
 pub(crate) async fn client(site: &impl Site, ttl: Duration) -> Result<Client> {
     site.client(Client::builder().ttl(ttl)).await
@@ -34,7 +44,7 @@ pub(crate) fn faulty_polling(
     Ok(FaultyStore::client(server, polling().ttl(ttl))?)
 }
 
-/// Waits until the condition holds, for a minute at most.
+/// Waits until the condition holds.
 pub(crate) async fn until(condition: impl AsyncFn() -> Result<bool>) -> Result<()> {
     let look = async || Ok((condition().await?, "the condition does not hold"));
     until::until("what the test waits for", PATIENCE, look).await

@@ -12,14 +12,12 @@ use lockkeeper::{
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::subject::Subject;
+use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::support::polling;
-
-/// Beyond what anything here takes, on a machine that does six other things too.
-const SOON: Duration = Duration::from_secs(60);
 
 /// How many connections are cut side by side: most of a round is waiting for the next renewal and for the reconnection.
 const LANES: u64 = 24;
@@ -95,10 +93,10 @@ impl Lane {
         let name = name(direction, bytes);
         let before = self.proxy.so_far().cut;
         self.proxy.cut_after(direction, bytes);
-        timeout(SOON, self.hold::<S>(&name)).await??;
+        timeout(PATIENCE, self.hold::<S>(&name)).await??;
         let seen = self.proxy.so_far();
         ensure!(seen.cut == before + 1, "nothing was cut: {seen:?}");
-        let guard = timeout(SOON, S::new(other, &name).acquire().into_future()).await??;
+        let guard = timeout(PATIENCE, S::new(other, &name).acquire().into_future()).await??;
         Guard::release(guard).await?;
         Ok(())
     }
@@ -188,7 +186,7 @@ async fn waited_for<S: Subject>(
     };
     let start = Instant::now();
     while !listens().await? {
-        ensure!(start.elapsed() < SOON, "nobody listens");
+        ensure!(start.elapsed() < PATIENCE, "nobody listens");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok((guard, waiting))
@@ -200,15 +198,15 @@ const BY_RECONNECTION: Duration = Duration::from_millis(4_500);
 /// Three times as long as until a waiter's next heartbeat, which is later than all that a test waits for.
 const WAITER_TTL: Duration = Duration::from_secs(600);
 
-/// With clients that wait in the usual way, or that poll.
+/// With clients that wait in the usual way, or that poll. Every waiter must be served within this time.
 async fn message_cut_after_every_byte<S: Subject>(
+    server: &Arc<Server>,
     usual: fn() -> ClientBuilder,
     in_time: Duration,
 ) -> Result<()> {
-    let server = Arc::new(Server::start().await?);
     let direct = lockkeeper::connect_with(&server.url(), usual()).await?;
     let start = async || {
-        let proxy = Proxy::in_front_of(&server).await?;
+        let proxy = Proxy::in_front_of(server).await?;
         let settings = usual().waiter_ttl(WAITER_TTL);
         let client = lockkeeper::connect_with(proxy.url(), settings).await?;
         Guard::release(S::new(&client, "first").acquire().await?).await?;
@@ -224,8 +222,8 @@ async fn message_cut_after_every_byte<S: Subject>(
         let name = format!("name {number}");
         let scripts = async || server.commandstats("evalsha").await;
         let before = scripts().await?;
-        let (guard, waiting) = waited_for::<S>(&server, &name, &direct, &client).await?;
-        timeout(SOON, async {
+        let (guard, waiting) = waited_for::<S>(server, &name, &direct, &client).await?;
+        timeout(PATIENCE, async {
             // The holder's, the waiter's, and the one after its subscription.
             while scripts().await? < before + 3 {
                 tokio::task::yield_now().await;
@@ -233,18 +231,18 @@ async fn message_cut_after_every_byte<S: Subject>(
             anyhow::Ok(())
         })
         .await??;
-        timeout(SOON, S::new(&client, &name).inspect()).await??;
+        timeout(PATIENCE, S::new(&client, &name).inspect()).await??;
         let before = received();
         proxy.hold(Direction::ToClient);
         Guard::release(guard).await?;
         timeout(
-            SOON,
+            PATIENCE,
             proxy.seen(|seen| seen.received[Direction::ToClient as usize] > before),
         )
         .await?;
         needed = needed.min(received() - before);
         proxy.release(Direction::ToClient);
-        timeout(SOON, waiting).await???;
+        timeout(PATIENCE, waiting).await???;
     }
     ensure!((40..200).contains(&needed), "{needed} bytes are no message");
 
@@ -252,7 +250,7 @@ async fn message_cut_after_every_byte<S: Subject>(
     let mut lanes = JoinSet::new();
     for _ in 0..LANES {
         let (proxy, client) = start().await?;
-        let (server, direct, next) = (Arc::clone(&server), direct.clone(), Arc::clone(&next));
+        let (server, direct, next) = (Arc::clone(server), direct.clone(), Arc::clone(&next));
         lanes.spawn(async move {
             loop {
                 let bytes = next.fetch_add(1, Ordering::Relaxed);
@@ -279,24 +277,32 @@ async fn message_cut_after_every_byte<S: Subject>(
 
 #[tokio::test]
 async fn a_waiter_whose_message_is_cut_after_any_byte_is_served() -> Result<()> {
-    message_cut_after_every_byte::<Mutex>(polling, BY_RECONNECTION).await
+    let server = Arc::new(Server::start().await?);
+    beyond_stalls(&*server, BY_RECONNECTION, async |in_time| {
+        message_cut_after_every_byte::<Mutex>(&server, polling, in_time).await
+    })
+    .await
 }
 
 #[tokio::test]
 async fn a_waiter_in_a_queue_whose_grant_is_cut_after_any_byte_is_served() -> Result<()> {
-    message_cut_after_every_byte::<FairLock>(Client::builder, SOON).await
+    let server = Arc::new(Server::start().await?);
+    message_cut_after_every_byte::<FairLock>(&server, Client::builder, PATIENCE).await
 }
 
 #[tokio::test]
 async fn a_waiter_whose_subscription_is_cut_before_its_answer_is_served() -> Result<()> {
     let server = Server::start().await?;
     let direct = lockkeeper::connect_with(&server.url(), polling()).await?;
-    let proxy = Proxy::in_front_of(&server).await?;
-    let client = lockkeeper::connect_with(proxy.url(), polling()).await?;
-    proxy.lose_reply_to("lockkeeper.wake:{name}\r\n");
-    let (guard, waiting) = waited_for::<Mutex>(&server, "name", &direct, &client).await?;
-    guard.release().await?;
-    timeout(BY_RECONNECTION, waiting).await???;
-    ensure!(proxy.so_far().cut == 1, "nothing was cut");
-    Ok(())
+    beyond_stalls(&server, BY_RECONNECTION, async |in_time| {
+        let proxy = Proxy::in_front_of(&server).await?;
+        let client = lockkeeper::connect_with(proxy.url(), polling()).await?;
+        proxy.lose_reply_to("lockkeeper.wake:{name}\r\n");
+        let (guard, waiting) = waited_for::<Mutex>(&server, "name", &direct, &client).await?;
+        guard.release().await?;
+        timeout(in_time, waiting).await???;
+        ensure!(proxy.so_far().cut == 1, "nothing was cut");
+        Ok(())
+    })
+    .await
 }

@@ -8,13 +8,12 @@ use lockkeeper_lua::lock;
 use lockkeeper_testkit::proxy::Proxy;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::counter;
-
-const SOON: Duration = Duration::from_secs(20);
+use crate::support::{counter, patient};
 
 async fn proxied(server: &Server) -> Result<(Proxy, Client)> {
     let proxy = Proxy::in_front_of(server).await?;
@@ -33,7 +32,11 @@ async fn an_acquire_that_ran_before_the_connection_was_cut_has_the_effect_of_onc
     let server = Server::start().await?;
     let (proxy, client) = proxied(&server).await?;
     proxy.lose_reply_to(lock::ACQUIRE.sha1);
-    let guard = timeout(SOON, Mutex::new(&client, "name").acquire().into_future()).await??;
+    let guard = timeout(
+        PATIENCE,
+        Mutex::new(&client, "name").acquire().into_future(),
+    )
+    .await??;
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
     let fence = server
         .command(&["GET", &counter("name")?])
@@ -62,7 +65,7 @@ async fn a_release_that_ran_before_the_connection_was_cut_is_a_release() -> Resu
     let (proxy, client) = proxied(&server).await?;
     let guard = Mutex::new(&client, "name").acquire().await?;
     proxy.lose_reply_to(lock::RELEASE_THIN.sha1);
-    ensure!(timeout(SOON, guard.release()).await?? == Released::Free);
+    ensure!(timeout(PATIENCE, guard.release()).await?? == Released::Free);
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
     Ok(())
 }
@@ -71,20 +74,17 @@ async fn a_release_that_ran_before_the_connection_was_cut_is_a_release() -> Resu
 async fn a_held_lease_survives_a_cut_connection() -> Result<()> {
     let server = Server::start().await?;
     let (proxy, client) = proxied(&server).await?;
-    let guard = Mutex::new(&client, "name")
-        .acquire()
-        .ttl(Duration::from_secs(3))
-        .await?;
-    for _ in 0..3 {
-        proxy.reset_all();
-        let survived = guard
-            .run(tokio::time::sleep(Duration::from_millis(1_500)))
-            .await;
-        ensure!(survived.is_ok(), "{survived:?}");
-    }
-    guard.verify().await?;
-    guard.release().await?;
-    Ok(())
+    beyond_stalls(&server, Duration::from_secs(3), async |ttl| {
+        let guard = Mutex::new(&client, "name").acquire().ttl(ttl).await?;
+        for _ in 0..3 {
+            proxy.reset_all();
+            guard.run(tokio::time::sleep(ttl / 2)).await?;
+        }
+        guard.verify().await?;
+        guard.release().await?;
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_message_missed_while_disconnected_is_made_up_for_by_a_look() -> Resul
     guard.release().await?;
     ensure!(!waiting.is_finished());
     proxy.refuse(false);
-    let served = timeout(SOON, waiting).await???;
+    let served = timeout(PATIENCE, waiting).await???;
     served.release().await?;
     Ok(())
 }
@@ -134,7 +134,7 @@ async fn a_restarted_server_loses_no_waiter() -> Result<()> {
     server.kill()?;
     server.restart().await?;
     // The server has forgotten the holder. The waiters poll after the reconnection and are served one after the other.
-    while let Some(waiter) = timeout(SOON, waiters.join_next()).await? {
+    while let Some(waiter) = timeout(PATIENCE, waiters.join_next()).await? {
         waiter??;
     }
     ensure!(holder.lost().await.reason == lockkeeper::LossReason::Gone);
@@ -167,11 +167,11 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
     }
     server.kill()?;
     server.restart().await?;
-    while let Some(waiter) = timeout(SOON, waiters.join_next()).await? {
+    while let Some(waiter) = timeout(PATIENCE, waiters.join_next()).await? {
         waiter??;
     }
     for holder in &holders {
-        ensure!(timeout(SOON, holder.lost()).await?.reason == lockkeeper::LossReason::Gone);
+        ensure!(timeout(PATIENCE, holder.lost()).await?.reason == lockkeeper::LossReason::Gone);
     }
     drop(holders);
     // No task waits any more; only the channel about the client's leases remains.
@@ -181,7 +181,7 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
         channels.retain(|channel| !channel.starts_with("lockkeeper.client:"));
         anyhow::Ok(channels)
     };
-    timeout(SOON, async {
+    timeout(PATIENCE, async {
         while !others().await?.is_empty() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -194,7 +194,7 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
         (report.expiring, report.unconfirmed) == (0, 0),
         "{report:?}"
     );
-    timeout(SOON, async {
+    timeout(PATIENCE, async {
         while tasks() != before {
             tokio::task::yield_now().await;
         }
@@ -212,12 +212,13 @@ async fn after_a_restart_every_waiter_is_served_and_every_holder_is_told() -> Re
 #[tokio::test]
 async fn closing_with_a_silent_server_takes_no_longer_than_the_release_timeout() -> Result<()> {
     let server = Server::start().await?;
-    let settings = Client::builder().release_timeout(Duration::from_millis(500));
+    let settings = patient().request_timeout(PATIENCE * 2);
+    let settings = settings.release_timeout(Duration::from_millis(500));
     let client = lockkeeper::connect_with(&server.url(), settings).await?;
     let guard = Mutex::new(&client, "name").acquire().await?;
     server.freeze()?;
     drop(guard);
-    let report = timeout(Duration::from_secs(3), client.close()).await?;
+    let report = timeout(PATIENCE, client.close()).await?;
     ensure!(
         (report.confirmed, report.unconfirmed) == (0, 1),
         "{report:?}"
@@ -262,7 +263,7 @@ async fn a_server_that_cannot_save_for_a_while_keeps_leases_and_lets_go_when_it_
 
     let releasing = tokio::spawn(guard.release());
     let other = Mutex::new(&client, "other");
-    let waiting = tokio::spawn(other.acquire().wait_for(SOON).into_future());
+    let waiting = tokio::spawn(other.acquire().wait_for(PATIENCE).into_future());
     while server
         .command(&["INFO", "errorstats"])
         .await?
@@ -275,7 +276,7 @@ async fn a_server_that_cannot_save_for_a_while_keeps_leases_and_lets_go_when_it_
     }
     std::fs::remove_dir(&in_the_way)?;
     ensure!(saved(&server).await?);
-    ensure!(timeout(SOON, releasing).await??? == Released::Free);
-    timeout(SOON, waiting).await???.release().await?;
+    ensure!(timeout(PATIENCE, releasing).await??? == Released::Free);
+    timeout(PATIENCE, waiting).await???.release().await?;
     server.vanished("lockkeeper:name").await
 }
