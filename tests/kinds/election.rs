@@ -21,13 +21,13 @@ use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::gated::drop_after;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{client, faulty};
 
-const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);
 const STATE: &str = "lockkeeper.state:{lockkeeper:name}";
@@ -42,7 +42,7 @@ async fn stand(
     place: usize,
 ) -> Result<JoinHandle<lockkeeper::Result<Leadership>>> {
     let campaign = tokio::spawn(election.campaign().into_future());
-    timeout(SOON, async {
+    timeout(PATIENCE, async {
         while election.candidates().await?.len() != place {
             sleep(Duration::from_millis(1)).await;
         }
@@ -54,7 +54,7 @@ async fn stand(
 
 /// The next item of the stream, within the time that messages take.
 async fn next(leaders: &mut Leaders) -> Result<Option<Leader>> {
-    let next = timeout(SOON, leaders.next()).await?;
+    let next = timeout(PATIENCE, leaders.next()).await?;
     Ok(next.context("the stream ended")??)
 }
 
@@ -69,7 +69,7 @@ async fn next_known(leaders: &mut Leaders) -> Result<Leader> {
 
 /// Waits until the leader has this value.
 async fn known_by(election: &Election, value: &str) -> Result<Leader> {
-    timeout(SOON, async {
+    timeout(PATIENCE, async {
         loop {
             match election.leader().await? {
                 Some(leader) if leader.since.is_some() && leader.value == value => {
@@ -99,7 +99,7 @@ async fn candidates_lead_in_the_order_of_asking(site: &impl Site) -> Result<()> 
     for (campaign, value) in [(second, "two"), (third, "three")] {
         let before = leadership.term();
         leadership.resign().await?;
-        leadership = timeout(SOON, campaign).await???;
+        leadership = timeout(PATIENCE, campaign).await???;
         ensure!(leadership.is_leader() && leadership.term() > before);
         let seen = next_known(&mut leaders).await?;
         ensure!(
@@ -281,7 +281,7 @@ async fn observers_that_are_dropped_listen_no_more() -> Result<()> {
         ensure!(next(leaders).await?.is_none());
     }
     let listened = async |clients| {
-        timeout(SOON, async {
+        timeout(PATIENCE, async {
             while server.listeners(channel).await? != clients {
                 sleep(Duration::from_millis(100)).await;
             }
@@ -379,7 +379,7 @@ async fn a_campaign_that_is_dropped_at_any_await_leaves_the_election_to_others()
     for polls in 1..12 {
         let dropped = drop_after(one.campaign().into_future(), polls).await;
         drop(dropped);
-        let leadership = timeout(SOON, other.campaign().into_future()).await??;
+        let leadership = timeout(PATIENCE, other.campaign().into_future()).await??;
         ensure!(known_by(&other, "two").await?.term == leadership.term());
         let waits = drop_after(one.campaign().into_future(), polls).await;
         ensure!(waits.is_none(), "two lead");

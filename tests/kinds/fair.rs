@@ -11,13 +11,13 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{client, faulty, polling, until};
 
-const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
 const WAITER_TTL: Duration = Duration::from_secs(10);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);
@@ -56,9 +56,9 @@ async fn serves_in_order(
     number: u64,
 ) -> Result<Vec<Instant>> {
     let (mut last, mut times) = (guard.fencing_token(), vec![Instant::now()]);
-    timeout(SOON, guard.release()).await??;
+    timeout(PATIENCE, guard.release()).await??;
     for place in 0..number {
-        let (who, token, at) = timeout(SOON, served.recv())
+        let (who, token, at) = timeout(PATIENCE, served.recv())
             .await?
             .context("all have gone")?;
         ensure!(who == place, "{who} was served in place of {place}");
@@ -395,7 +395,7 @@ async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {
     let waiting = tokio::spawn(lock.acquire().into_future());
     queued(&lock, 1).await?;
     server.restore(&empty);
-    let next = timeout(SOON, waiting).await???;
+    let next = timeout(PATIENCE, waiting).await???;
     ensure!(guard.lost().await.reason == LossReason::Gone);
     ensure!(next.fencing_token() > guard.fencing_token());
     next.release().await?;
@@ -430,7 +430,7 @@ async fn a_fixed_lease_lasts_for_its_own_ttl_also_if_a_message_grants_it() -> Re
         let waiting = tokio::spawn(lock.acquire().ttl(ttl).no_renewal().into_future());
         queued(&lock, 1).await?;
         guard.release().await?;
-        let next = timeout(SOON, waiting).await???;
+        let next = timeout(PATIENCE, waiting).await???;
         let margin = ttl / 100 + Duration::from_millis(5);
         ensure!(next.remaining() <= ttl - margin, "{:?}", next.remaining());
         ensure!(
@@ -448,7 +448,9 @@ async fn a_fixed_lease_lasts_for_its_own_ttl_also_if_a_message_grants_it() -> Re
 async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_keep_their_order()
 -> Result<()> {
     let server = Server::start().await?;
-    let settings = || Client::builder().waiter_ttl(Duration::from_secs(1));
+    // While the server runs, only a machine that stands still for so long keeps heartbeats from it.
+    let waiter_ttl = Duration::from_secs(4);
+    let settings = || Client::builder().waiter_ttl(waiter_ttl);
     let locks = [
         FairLock::new(&server.client(settings()).await?, "name"),
         FairLock::new(&server.client(settings()).await?, "name"),
@@ -456,7 +458,7 @@ async fn after_a_server_was_stopped_for_longer_than_the_waiter_ttl_live_waiters_
     let guard = locks[0].acquire().await?;
     let served = line_up(&locks, 6).await?;
     server.freeze()?;
-    sleep(Duration::from_secs(2)).await;
+    sleep(waiter_ttl + Duration::from_secs(1)).await;
     server.thaw()?;
     serves_in_order(guard, served, 6).await?;
     Ok(())

@@ -11,7 +11,7 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::client;
+use crate::support::{client, patient};
 
 const TTL: Duration = Duration::from_secs(6);
 const WAITER_TTL: Duration = Duration::from_secs(10);
@@ -113,7 +113,8 @@ async fn a_grant_is_taken_by_a_future_that_is_polled_late_but_in_time() -> Resul
 
 /// A dropped guard on `site` is released in the background and does not delay the next acquisition of the same client.
 async fn what_is_dropped_is_out_of_the_way(site: &impl Site) -> Result<()> {
-    let client = client(site, TTL).await?;
+    // The next acquisition waits for the release for up to one request timeout.
+    let client = site.client(patient()).await?;
     for _ in 0..50 {
         drop(Mutex::new(&client, "mutex").acquire().await?);
         let again = Mutex::new(&client, "mutex").try_acquire().await?;

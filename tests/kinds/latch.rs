@@ -11,12 +11,12 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{client, faulty, until};
 
-const SOON: Duration = Duration::from_secs(20);
 /// The ttl of the clients' leases.
 const LEASE: Duration = Duration::from_secs(6);
 /// The ttl of the latches.
@@ -77,7 +77,7 @@ async fn all_pass_together(site: &impl Site, clients: usize, waiters: usize) -> 
     ensure!(first.remaining().await? == 1);
     ensure!(tasks.try_join_next().is_none(), "somebody passed early");
     ensure!(first.count_down("part:19").await? == 0);
-    while let Some(passed) = timeout(SOON, tasks.join_next()).await? {
+    while let Some(passed) = timeout(PATIENCE, tasks.join_next()).await? {
         passed??;
     }
     first.wait().await?;
@@ -114,7 +114,7 @@ async fn all_who_wait_pass_when_the_last_has_counted_on_a_cluster() -> Result<()
         ensure!(latch.count_down("a").await? == 1);
         ensure!(other.count_down("b").await? == 0);
     }
-    while let Some(passed) = timeout(SOON, waits.join_next()).await? {
+    while let Some(passed) = timeout(PATIENCE, waits.join_next()).await? {
         passed??;
     }
     Ok(())
@@ -153,7 +153,7 @@ async fn a_thousand_waiters_of_a_client_cost_the_server_one_request_after_the_wa
 async fn who_comes_before_it_is_armed_is_told_at_once() -> Result<()> {
     let latch = latch(&MemoryStore::new()).await?;
     let began = Instant::now();
-    for latch in [latch.clone(), latch.clone().wait_for(SOON)] {
+    for latch in [latch.clone(), latch.clone().wait_for(PATIENCE)] {
         let early = latch.wait().await;
         ensure!(is_not_armed(&early, false), "{early:?}");
     }
@@ -314,7 +314,7 @@ async fn a_latch_is_seen_from_outside_and_can_be_forced_away() -> Result<()> {
     let waits = waiting(&latch).await;
     listened(&server, 1).await?;
     ensure!(client.force_release("name", &armed.claim).await?);
-    ensure!(is_not_armed(&timeout(SOON, waits).await??, true));
+    ensure!(is_not_armed(&timeout(PATIENCE, waits).await??, true));
     Ok(())
 }
 
@@ -361,8 +361,8 @@ async fn an_open_latch_is_no_result_of_work() -> Result<()> {
     });
     tokio::task::yield_now().await;
     latch.count_down("a").await?;
-    timeout(SOON, waits).await???;
-    let refused = timeout(SOON, asks).await??;
+    timeout(PATIENCE, waits).await???;
+    let refused = timeout(PATIENCE, asks).await??;
     ensure!(
         matches!(refused, Err(OnceError::Lock(Error::WrongKind { .. }))),
         "{refused:?}"

@@ -10,7 +10,7 @@ use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 
-use crate::support::{client, faulty};
+use crate::support::{client, faulty, until};
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(30);
@@ -226,14 +226,14 @@ async fn a_child_process_reenters_and_its_death_ends_only_its_own_claim() -> Res
     let outer = lock.acquire().owner(&owner).await?;
     let text = owner.to_string();
     ensure!(text.parse::<Owner>()? == owner);
-    let mut child =
-        crate::faults::processes::Holder::start(&["reenter", &server.url(), "name", "500", &text])?;
+    let words = ["reenter", &server.url(), "name", "3000", &text];
+    let mut child = crate::faults::processes::Holder::start(&words)?;
     let held = child.line().await?;
     ensure!(held == format!("held {}", outer.fencing_token()), "{held}");
     ensure!(holds(&client).await? == 2);
     child.kill().await?;
-    // Its lease of 500 ms ends by itself; releasing the outer one then frees the lock.
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    // Its lease ends by itself; releasing the outer one then frees the lock.
+    until(async || Ok(holds(&client).await? == 1)).await?;
     outer.verify().await?;
     ensure!(outer.release().await? == Released::Free);
     ensure!(server.command(&["EXISTS", MAIN]).await?.into_text()? == "0");

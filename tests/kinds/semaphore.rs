@@ -12,13 +12,13 @@ use lockkeeper::{
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::faults::processes::Holder;
 use crate::support::{client, until};
 
-const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(30);
 
 /// Waits until this many claims are queued.
@@ -94,11 +94,11 @@ async fn a_large_claim_is_not_passed_by_small_ones() -> Result<()> {
     ensure!(small.try_acquire().await?.is_none());
     ensure!(small.available().await? == 3);
     first.release().await?;
-    let in_front = timeout(SOON, in_front).await???;
+    let in_front = timeout(PATIENCE, in_front).await???;
     ensure!(!behind.is_finished());
     ensure!(small.available().await? == 0);
     ensure!(in_front.release().await? == Released::Free);
-    let behind = timeout(SOON, behind).await???;
+    let behind = timeout(PATIENCE, behind).await???;
     behind.release().await?;
     Ok(())
 }
@@ -140,7 +140,7 @@ async fn who_gives_up_leaves_no_permit_taken() -> Result<()> {
     ensure!(semaphore.state().await?.is_none());
     let both = semaphore.permits(2).acquire().await?;
     drop(both);
-    let again = timeout(SOON, semaphore.permits(2).acquire().into_future()).await??;
+    let again = timeout(PATIENCE, semaphore.permits(2).acquire().into_future()).await??;
     again.release().await?;
     Ok(())
 }
@@ -217,7 +217,7 @@ async fn the_limit_of_those_who_hold_stands_and_others_are_told_once() -> Result
     );
     // A new limit is reported again.
     ensure!(of_two.set_limit(3).await?);
-    let third = timeout(SOON, third).await???;
+    let third = timeout(PATIENCE, third).await???;
     let fourth = waiting(&of_five, 1).await?;
     ensure!(told() == (2, 3), "{:?}", told());
     fourth.abort();
@@ -241,7 +241,7 @@ async fn a_lowered_limit_takes_nothing_from_those_who_hold() -> Result<()> {
     let one = waiting(&semaphore, 2).await?;
     ensure!(semaphore.set_limit(2).await?);
     // This one can never be granted now, and must not block the others.
-    let four = timeout(SOON, four).await??;
+    let four = timeout(PATIENCE, four).await??;
     ensure!(
         matches!(four, Err(Error::OverLimit { limit: 2, .. })),
         "{four:?}"
@@ -254,7 +254,7 @@ async fn a_lowered_limit_takes_nothing_from_those_who_hold() -> Result<()> {
     sleep(TTL).await;
     ensure!(!one.is_finished());
     other.release().await?;
-    let one = timeout(SOON, one).await???;
+    let one = timeout(PATIENCE, one).await???;
     ensure!(semaphore.available().await? == 1);
     one.release().await?;
     Ok(())
@@ -435,7 +435,7 @@ async fn revoked_permits_are_free_when_their_guards_are_gone() -> Result<()> {
         ensure!(guard.lost().await.reason == LossReason::Revoked);
         drop(guard);
     }
-    let next = timeout(SOON, next).await???;
+    let next = timeout(PATIENCE, next).await???;
     ensure!(semaphore.available().await? == 1);
     next.release().await?;
     Ok(())
@@ -457,8 +457,8 @@ async fn a_place_in_the_queue_is_known_and_a_full_queue_is_told() -> Result<()> 
     let full = matches!(error, Some(Error::QueueFull { length: 2, .. }));
     ensure!(full, "{error:?}");
     guard.release().await?;
-    timeout(SOON, first).await???.release().await?;
-    timeout(SOON, second).await???.release().await?;
+    timeout(PATIENCE, first).await???.release().await?;
+    timeout(PATIENCE, second).await???.release().await?;
     Ok(())
 }
 
@@ -474,7 +474,7 @@ async fn a_permit_is_kept_for_the_shortest_time_to_hold() -> Result<()> {
     ensure!(semaphore.available().await? == 1);
     let other = semaphore.acquire().await?;
     let next = waiting(&semaphore, 1).await?;
-    let next = timeout(SOON, next).await???;
+    let next = timeout(PATIENCE, next).await???;
     next.release().await?;
     other.release().await?;
     Ok(())

@@ -335,16 +335,14 @@ async fn an_answer_of_an_earlier_time_is_passed_over() -> Result<()> {
 #[tokio::test]
 async fn an_observer_of_a_server_that_restarts_goes_on() -> Result<()> {
     let mut server = Server::start().await?;
-    let ttl = Duration::from_secs(2);
-    let settings = Client::builder().ttl(ttl);
-    let client = lockkeeper::connect_with(&server.url(), settings).await?;
+    let client = lockkeeper::connect(&server.url()).await?;
     let election = Election::new(&client, "name").value("one");
     let mut leaders = election.observe();
     let first = election.campaign().await?;
     let known = next_known(&mut leaders).await?;
     server.kill()?;
     server.restart().await?;
-    let lost = timeout(SOON, first.lost()).await?;
+    let lost = timeout(PATIENCE, first.lost()).await?;
     ensure!(
         matches!(lost.reason, LossReason::Gone | LossReason::Expired),
         "{lost:?}"

@@ -50,7 +50,7 @@ async fn run_leads_again_and_again_until_the_work_breaks() -> Result<()> {
     contender.abort();
     ensure!(contender.await.is_err_and(|it| it.is_cancelled()));
     // The dropped leadership has resigned.
-    let leadership = timeout(SOON, one.campaign().into_future()).await??;
+    let leadership = timeout(PATIENCE, one.campaign().into_future()).await??;
     ensure!(leadership.term() > last);
     Ok(())
 }
@@ -82,7 +82,7 @@ async fn work_is_stopped_before_another_leads_and_begins_again_with_a_later_term
     // The network works again: no key contains this text.
     requests.silence("nothing is called so");
     leadership.resign().await?;
-    timeout(SOON, begun.notified()).await?;
+    timeout(PATIENCE, begun.notified()).await?;
     running.abort();
     Ok(())
 }

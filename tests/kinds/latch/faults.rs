@@ -135,7 +135,7 @@ async fn a_look_under_way_says_nothing_to_who_comes_behind_it() -> Result<()> {
     sleep(Duration::from_secs(1)).await;
     ensure!(!second.is_finished());
     other.count_down("a").await?;
-    timeout(SOON, second).await???;
+    timeout(PATIENCE, second).await???;
     Ok(())
 }
 
