@@ -7,12 +7,11 @@ use lockkeeper::{Client, Guard, LeaseState, Lock};
 use lockkeeper_testkit::peer::Program;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::until::PATIENCE;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::live::words;
-
-const SOON: Duration = Duration::from_secs(20);
 
 /// A long waiter ttl makes heartbeats, three per ttl, rare: an earlier grant must have come by message.
 const SELDOM: Duration = Duration::from_secs(90);
@@ -38,7 +37,7 @@ impl Both {
         let mut python = Program::start(&words, &server).await?;
         let [server] = server;
         let order = json!({ "do": "client", "waiter_ttl": waiter_ttl.as_secs_f64() });
-        python.work(&order, SOON).await?;
+        python.work(&order, PATIENCE).await?;
         let settings = Client::builder().ttl(TTL).waiter_ttl(waiter_ttl);
         let ours = lockkeeper::connect_with(&server.url(), settings.clone()).await?;
         let other = lockkeeper::connect_with(&server.url(), settings).await?;
@@ -53,14 +52,14 @@ impl Both {
     /// Makes the client in Python do one step of the acquisition with this number.
     async fn step(&mut self, step: &str, number: u32) -> Result<Value> {
         let order = json!({ "do": step, "number": number });
-        self.python.work(&order, SOON).await
+        self.python.work(&order, PATIENCE).await
     }
 
     async fn begin(&mut self, kind: &str, number: u32) -> Result<()> {
         let ttl = TTL.as_secs_f64();
         let order =
             json!({ "do": "begin", "number": number, "kind": kind, "name": "name", "ttl": ttl });
-        self.python.work(&order, SOON).await?;
+        self.python.work(&order, PATIENCE).await?;
         Ok(())
     }
 
@@ -77,7 +76,7 @@ impl Both {
             }
             anyhow::Ok(())
         };
-        timeout(SOON, queued).await.context("another queue")?
+        timeout(PATIENCE, queued).await.context("another queue")?
     }
 }
 
@@ -130,7 +129,7 @@ async fn a_release_grants_the_lock_to_the_other_side_by_a_message<L: Lock + 'sta
     ensure!(second > token.get(), "{second} after {token:?}");
     ensure!(!last.is_finished(), "both hold");
     ensure!(both.step("release", 2).await?["released"] == true);
-    let last = timeout(SOON, last).await???;
+    let last = timeout(PATIENCE, last).await???;
     let third = last.lease().fencing_token().get();
     ensure!(third > second, "{third} after {second}");
     Guard::release(last).await?;
@@ -179,7 +178,7 @@ async fn a_lease_is_renewed_whether_or_not_somebody_waits<L: Lock + 'static>(
     ensure!(!waiting.is_finished(), "it was not renewed once inflated");
     ensure!(both.step("held", 1).await?["held"] == true);
     ensure!(both.step("release", 1).await?["released"] == true);
-    let guard = timeout(SOON, waiting).await???;
+    let guard = timeout(PATIENCE, waiting).await???;
     ensure!(guard.lease().state() == LeaseState::Held);
     Guard::release(guard).await?;
     Ok(())
@@ -203,7 +202,7 @@ async fn a_waiter_is_heard_of_for_longer_than_its_ttl<L: Lock + 'static>(
     both.granted(1).await?;
     ensure!(!second.is_finished(), "it has lost its place");
     ensure!(both.step("release", 1).await?["released"] == true);
-    Guard::release(timeout(SOON, second).await???).await?;
+    Guard::release(timeout(PATIENCE, second).await???).await?;
     Ok(())
 }
 
@@ -218,7 +217,7 @@ async fn a_holder_that_is_killed_keeps_the_lock_for_its_lease<L: Lock + 'static>
     both.begin(kind, 1).await?;
     let token = both.granted(1).await?;
     drop(both.python);
-    let guard = timeout(SOON, lock.acquire().into_future()).await??;
+    let guard = timeout(PATIENCE, lock.acquire().into_future()).await??;
     ensure!(guard.lease().fencing_token().get() > token);
     Guard::release(guard).await?;
     Ok(())

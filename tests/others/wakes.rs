@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use lockkeeper::{ClientBuilder, Mutex};
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::time::{sleep, timeout};
 
 use crate::support::polling;
-
-const SOON: Duration = Duration::from_secs(20);
 
 /// Longer than a test: an earlier grant must have been notified.
 const NEVER: Duration = Duration::from_secs(600);
@@ -37,7 +36,7 @@ async fn listened_to(server: &Server) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    timeout(SOON, listens).await?
+    timeout(PATIENCE, listens).await?
 }
 
 #[tokio::test]
@@ -54,7 +53,7 @@ async fn a_notification_of_the_server_wakes_a_waiter_behind_another_library() ->
         server.command(&["PEXPIRE", "name", "500000"]).await?;
         server.command(&["DEL", "other"]).await?;
         server.command(release).await?;
-        timeout(SOON, waiting).await???.release().await?;
+        timeout(PATIENCE, waiting).await???.release().await?;
     }
     Ok(())
 }
@@ -74,12 +73,12 @@ async fn nobody_listens_for_keys_unless_told_to_or_where_names_are_our_own() -> 
             }
             anyhow::Ok(())
         };
-        timeout(SOON, waits).await??;
+        timeout(PATIENCE, waits).await??;
         let channel = format!("__keyspace@0__:{key}");
         let answer = server.command(&["PUBSUB", "NUMSUB", &channel]).await?;
         ensure!(format!("{answer:?}").contains("Integer(0)"), "{answer:?}");
         guard.release().await?;
-        timeout(SOON, waiting).await???.release().await?;
+        timeout(PATIENCE, waiting).await???.release().await?;
         client.close().await;
     }
     Ok(())
@@ -128,7 +127,7 @@ async fn wakes(server: &Server, settings: ClientBuilder, told: bool) -> Result<V
         sleep(Duration::from_millis(fastrand::u64(100..300))).await;
         server.command(&["DEL", "name"]).await?;
         let released = Instant::now();
-        let granted = timeout(SOON, waiting).await???;
+        let granted = timeout(PATIENCE, waiting).await???;
         waits.push(granted.saturating_duration_since(released));
     }
     client.close().await;

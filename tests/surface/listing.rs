@@ -9,9 +9,11 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::time::timeout;
 
-const LIMIT: Duration = Duration::from_secs(60);
+/// For a whole test.
+const LIMIT: Duration = PATIENCE.saturating_mul(5);
 
 async fn names(client: &Client, pattern: &str) -> Result<(BTreeSet<String>, usize)> {
     let (mut found, mut pages) = (BTreeSet::new(), 0);

@@ -20,6 +20,7 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::proxy::Proxy;
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -232,10 +233,10 @@ async fn a_connection_that_is_down_and_back_is_seen() -> Result<()> {
     };
     proxy.refuse(true);
     proxy.cut_all();
-    timeout(Duration::from_secs(20), becomes(0.0)).await?;
+    timeout(PATIENCE, becomes(0.0)).await?;
     ensure!(exported.sum("lockkeeper_disconnects_total", "") >= 1.0);
     proxy.refuse(false);
-    timeout(Duration::from_secs(20), becomes(1.0)).await?;
+    timeout(PATIENCE, becomes(1.0)).await?;
     client.close().await;
     Ok(())
 }

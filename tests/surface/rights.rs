@@ -12,12 +12,10 @@ use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::{Reply, Server};
 use lockkeeper_testkit::subject::Subject;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::time::timeout;
 
 const DOCUMENT: &str = include_str!("../../docs/wire-format.md");
-
-/// Far below the ttl: an earlier notice came by message.
-const SOON: Duration = Duration::from_secs(10);
 
 /// The namespace of most tests.
 const DEFAULT: &str = "lockkeeper";
@@ -65,13 +63,13 @@ async fn all_of<S: Subject>(url: &str, namespace: &str, name: &str) -> Result<()
     let guard = S::new(&one, name).acquire().await?;
     guard.verify().await?;
     let waiter = S::Contender::new(&other, name);
-    let waiting = tokio::spawn(async move { waiter.acquire().wait_for(SOON).await });
+    let waiting = tokio::spawn(async move { waiter.acquire().wait_for(PATIENCE).await });
     while other.inspect(name).await?.waiters != Some(1) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Guard::release(guard).await?;
     let guard = waiting.await??;
-    ensure!(timeout(SOON, listed(&one, name)).await??);
+    ensure!(timeout(PATIENCE, listed(&one, name)).await??);
     while one.inspect(name).await?.holders[0].label.as_deref() != Some("whoever") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -118,7 +116,11 @@ async fn all_kinds(url: &str, namespace: &str, tag: &str) -> Result<()> {
 async fn the_documented_rights_are_enough_on_one_server() -> Result<()> {
     let server = Server::start().await?;
     make_user(&server, &[]).await?;
-    timeout(SOON * 6, all_kinds(&as_user(&server.url()), DEFAULT, "")).await?
+    timeout(
+        PATIENCE * 5,
+        all_kinds(&as_user(&server.url()), DEFAULT, ""),
+    )
+    .await?
 }
 
 #[tokio::test]
@@ -132,7 +134,11 @@ async fn the_documented_rights_are_enough_for_a_tenant_whatever_its_names_are() 
         )
         .await?;
         for tag in ["", "{7}:", "{order:7}:", "of:{lockkeeper:7}:"] {
-            timeout(SOON * 6, all_kinds(&as_user(&server.url()), namespace, tag)).await??;
+            timeout(
+                PATIENCE * 5,
+                all_kinds(&as_user(&server.url()), namespace, tag),
+            )
+            .await??;
         }
     }
     Ok(())
@@ -258,7 +264,10 @@ async fn who_lacks_a_right_is_told_what_to_allow() -> Result<()> {
     ] {
         make_user(&server, &[taken]).await?;
         let client = lockkeeper::connect(&as_user(&server.url())).await?;
-        let waiting = Mutex::new(&client, "name").acquire().wait_for(SOON).await;
+        let waiting = Mutex::new(&client, "name")
+            .acquire()
+            .wait_for(PATIENCE)
+            .await;
         let error = waiting.err().context("it may")?.to_string();
         ensure!(error.contains(told) && error.contains("; allow"), "{error}");
     }
@@ -346,7 +355,10 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
     ] {
         make_user_of(&cluster, &[taken]).await?;
         let client = lockkeeper::connect(&as_user(&cluster.url())).await?;
-        let waiting = Mutex::new(&client, "name").acquire().wait_for(SOON).await;
+        let waiting = Mutex::new(&client, "name")
+            .acquire()
+            .wait_for(PATIENCE)
+            .await;
         let error = waiting.err().context("it may")?.to_string();
         ensure!(error.contains(told) && error.contains("; allow"), "{error}");
     }
@@ -362,7 +374,7 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
     );
     let guard = Mutex::new(&mute, "name").acquire().await?;
     let waiter = Mutex::new(&other, "name");
-    let waiting = tokio::spawn(async move { waiter.acquire().wait_for(SOON).await });
+    let waiting = tokio::spawn(async move { waiter.acquire().wait_for(PATIENCE).await });
     while mute.inspect("name").await?.waiters != Some(1) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -377,7 +389,7 @@ async fn the_documented_rights_are_enough_on_a_cluster() -> Result<()> {
     make_user_of(&cluster, &[]).await?;
     let url = as_user(&cluster.url());
     for tag in ["", "{order:7}:"] {
-        timeout(SOON * 6, all_kinds(&url, DEFAULT, tag)).await??;
+        timeout(PATIENCE * 5, all_kinds(&url, DEFAULT, tag)).await??;
     }
 
     // A lease whose slot is in migration needs ASKING.
@@ -406,5 +418,5 @@ async fn the_documented_rights_are_enough_behind_sentinels() -> Result<()> {
         sentinel.command(&words).await?;
     }
     let url = as_user(&watched.url()) + "?sentinel_user=sam&sentinel_password=word";
-    timeout(SOON * 6, all_kinds(&url, DEFAULT, "")).await?
+    timeout(PATIENCE * 5, all_kinds(&url, DEFAULT, "")).await?
 }

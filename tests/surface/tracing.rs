@@ -10,6 +10,7 @@ use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until::PATIENCE;
 use parking_lot::Mutex as Cell;
 use tracing::Instrument as _;
 use tracing::field::Field;
@@ -221,7 +222,7 @@ async fn logged(log: &Log, what: &str, times: usize) -> Result<()> {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let looked = tokio::time::timeout(Duration::from_secs(20), looked).await;
+    let looked = tokio::time::timeout(PATIENCE, looked).await;
     ensure!(looked.is_ok(), "{what} was not logged:\n{}", log.text());
     Ok(())
 }
@@ -283,7 +284,7 @@ async fn warned(url: &str) -> Result<String> {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), looked).await?;
+    tokio::time::timeout(PATIENCE, looked).await?;
     client.close().await;
     let text = log.text();
     let warnings = text.lines().filter(|line| line.contains("WARN"));
@@ -360,7 +361,7 @@ async fn a_server_that_does_not_say_what_it_is_is_not_judged() -> Result<()> {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), refused).await?;
+    tokio::time::timeout(PATIENCE, refused).await?;
     Mutex::new(&client, "name")
         .acquire()
         .await?

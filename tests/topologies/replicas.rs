@@ -11,23 +11,16 @@ use lockkeeper_testkit::proxy::Proxy;
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, counter};
+use crate::support::{client, counter, patient};
 
 /// A request may take a sixth of this.
 const TTL: Duration = Duration::from_secs(6);
 const REQUEST: Duration = Duration::from_secs(1);
-const SOON: Duration = Duration::from_secs(20);
 const KEY: &str = "lockkeeper:name";
-
-/// A client that waits for replicas for as long as a busy machine may need.
-async fn patient(site: &impl Site) -> Result<Client> {
-    let minute = Duration::from_secs(60);
-    let settings = Client::builder().ttl(minute).waiter_ttl(minute);
-    site.client(settings.request_timeout(minute)).await
-}
 
 /// The replicas that had the grant which does not count, out of those required.
 fn counts<T>(outcome: Result<T, Error>) -> Result<(u64, u32)> {
@@ -56,14 +49,14 @@ async fn blocked(server: &Server, number: u64) -> Result<()> {
             sleep(Duration::from_millis(2)).await;
         }
     };
-    timeout(SOON, blocked).await?
+    timeout(PATIENCE, blocked).await?
 }
 
 #[tokio::test]
 async fn a_grant_counts_once_a_replica_has_it() -> Result<()> {
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
-    let client = patient(&primary).await?;
+    let client = primary.client(patient()).await?;
     let lock = Mutex::new(&client, "name");
     for round in 0..200 {
         let guard = match round % 2 {
@@ -99,36 +92,39 @@ async fn a_grant_counts_once_a_replica_has_it() -> Result<()> {
 async fn with_the_replica_stopped_acquiring_fails_in_time_and_leaves_nothing() -> Result<()> {
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
-    let client = client(&primary, TTL).await?;
-    let lock = Mutex::new(&client, "name");
     replica.freeze()?;
+    beyond_stalls(&primary, REQUEST, async |request| {
+        let client = client(&primary, request * 6).await?;
+        let lock = Mutex::new(&client, "name");
+        let begun = Instant::now();
+        let asking = lock
+            .acquire()
+            .min_hold(Duration::from_secs(60))
+            .min_replicas(1);
+        let asking = tokio::spawn(asking.into_future());
+        blocked(&primary, 1).await?;
+        // No other acquire is delayed.
+        let other = Mutex::new(&client, "other").acquire().await?;
+        other.release().await?;
+        ensure!(!asking.is_finished());
 
-    let begun = Instant::now();
-    let asking = lock
-        .acquire()
-        .min_hold(Duration::from_secs(60))
-        .min_replicas(1);
-    let asking = tokio::spawn(asking.into_future());
-    blocked(&primary, 1).await?;
-    // No other acquire is delayed.
-    let other = Mutex::new(&client, "other").acquire().await?;
-    other.release().await?;
-    ensure!(!asking.is_finished());
+        let first = counts(asking.await?)?;
+        let took = begun.elapsed();
+        ensure!(first == (0, 1), "{first:?}");
+        ensure!(took < request * 2, "{took:?}");
+        assert!(!is_there(&primary, KEY).await?);
+        println!("without its replica the grant was given back after {took:?}");
 
-    let first = counts(asking.await?)?;
-    let took = begun.elapsed();
-    ensure!(first == (0, 1), "{first:?}");
-    ensure!(took < REQUEST * 2, "{took:?}");
-    ensure!(!is_there(&primary, KEY).await?);
-    println!("without its replica the grant was given back after {took:?}");
-
-    // The time limit is for the wait for the lock. It does not bound the wait for replicas, because the lock is held
-    // meanwhile.
-    let short = lock.acquire().min_replicas(1).wait_for(REQUEST / 4).await;
-    ensure!(counts(short)? == (0, 1));
+        // The time limit is for the wait for the lock. It does not bound the wait for replicas, because the lock is held
+        // meanwhile.
+        let short = lock.acquire().min_replicas(1).wait_for(request / 4).await;
+        ensure!(counts(short)? == (0, 1));
+        Ok(())
+    })
+    .await?;
 
     replica.thaw()?;
-    let lock = Mutex::new(&patient(&primary).await?, "name");
+    let lock = Mutex::new(&primary.client(patient()).await?, "name");
     lock.acquire().min_replicas(1).await?.release().await?;
     Ok(())
 }
@@ -154,28 +150,28 @@ async fn more_replicas_than_there_are_never_have_it() -> Result<()> {
 async fn a_grant_by_message_counts_once_a_replica_has_it() -> Result<()> {
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
-    let one = patient(&primary).await?;
+    let one = primary.client(patient()).await?;
     let lock = FairLock::new(&one, "name");
     for stopped in [false, true] {
         let other = match stopped {
-            false => patient(&primary).await?,
+            false => primary.client(patient()).await?,
             true => client(&primary, TTL).await?,
         };
         let queue = FairLock::new(&other, "name");
         let guard = lock.acquire().await?;
         let asking = tokio::spawn(queue.acquire().min_replicas(1).into_future());
-        while queue.queue_len().await? != 1 {
+        while lock.queue_len().await? != 1 {
             sleep(Duration::from_millis(1)).await;
         }
         let next = tokio::spawn(lock.acquire().into_future());
-        while queue.queue_len().await? != 2 {
+        while lock.queue_len().await? != 2 {
             sleep(Duration::from_millis(1)).await;
         }
         if stopped {
             replica.freeze()?;
         }
         guard.release().await?;
-        let outcome = timeout(SOON, asking).await??;
+        let outcome = timeout(PATIENCE, asking).await??;
         if stopped {
             ensure!(counts(outcome)? == (0, 1));
         } else {
@@ -186,7 +182,7 @@ async fn a_grant_by_message_counts_once_a_replica_has_it() -> Result<()> {
             guard.release().await?;
         }
         // The next waiter is served.
-        timeout(SOON, next).await???.release().await?;
+        timeout(PATIENCE, next).await???.release().await?;
     }
     ensure!(!is_there(&primary, KEY).await?);
     Ok(())
@@ -202,7 +198,7 @@ async fn who_stops_waiting_for_replicas_leaves_nothing() -> Result<()> {
     let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
     blocked(&primary, 1).await?;
     asking.abort();
-    timeout(SOON, primary.vanished(KEY)).await??;
+    timeout(PATIENCE, primary.vanished(KEY)).await??;
     blocked(&primary, 0).await?;
 
     // So does a client that is closed during the wait.
@@ -220,15 +216,12 @@ async fn a_question_to_the_replicas_that_is_cut_on_its_way_is_asked_again() -> R
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
     let proxy = Proxy::in_front_of(&primary).await?;
-    let minute = Duration::from_secs(60);
-    let settings = Client::builder().ttl(minute).waiter_ttl(minute);
-    let settings = settings.request_timeout(minute);
-    let client = lockkeeper::connect_with(proxy.url(), settings).await?;
+    let client = lockkeeper::connect_with(proxy.url(), patient()).await?;
     let lock = Mutex::new(&client, "name");
 
     // The reply is lost.
     proxy.lose_reply_to("\r\nWAIT\r\n");
-    let guard = timeout(SOON, lock.acquire().min_replicas(1)).await??;
+    let guard = timeout(PATIENCE, lock.acquire().min_replicas(1)).await??;
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
     ensure!(is_there(&replica, KEY).await?);
     guard.release().await?;
@@ -241,7 +234,7 @@ async fn a_question_to_the_replicas_that_is_cut_on_its_way_is_asked_again() -> R
     blocked(&primary, 0).await?;
     ensure!(!asking.is_finished(), "without its replica it cannot count");
     replica.thaw()?;
-    let guard = timeout(SOON, asking).await???;
+    let guard = timeout(PATIENCE, asking).await???;
     ensure!(is_there(&replica, KEY).await?);
     guard.release().await?;
     ensure!(!is_there(&primary, KEY).await?);
@@ -254,8 +247,8 @@ async fn a_question_to_the_replicas_that_stays_without_answer_is_an_error_and_le
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
     let proxy = Proxy::in_front_of(&primary).await?;
-    // The lease would last longer than this test waits.
-    let settings = Client::builder().ttl(SOON * 3).request_timeout(REQUEST);
+    // The lease would last longer than this test waits. The request lasts until it is cut.
+    let settings = patient().request_timeout(REQUEST * 4);
     let client = lockkeeper::connect_with(proxy.url(), settings).await?;
     let lock = Mutex::new(&client, "name");
     replica.freeze()?;
@@ -263,12 +256,12 @@ async fn a_question_to_the_replicas_that_stays_without_answer_is_an_error_and_le
     blocked(&primary, 1).await?;
     proxy.refuse(true);
     proxy.reset_all();
-    let error = timeout(SOON, asking).await??.unwrap_err();
+    let error = timeout(PATIENCE, asking).await??.unwrap_err();
     ensure!(error.is_transient(), "{error:?}");
     ensure!(error.to_string().contains("replicas"), "{error}");
     ensure!(is_there(&primary, KEY).await?, "nobody could give it back");
     proxy.refuse(false);
-    timeout(SOON, primary.vanished(KEY)).await??;
+    timeout(PATIENCE, primary.vanished(KEY)).await??;
     replica.thaw()?;
     Ok(())
 }
@@ -277,14 +270,14 @@ async fn a_question_to_the_replicas_that_stays_without_answer_is_an_error_and_le
 async fn many_wait_for_replicas_at_once() -> Result<()> {
     let primary = Server::start().await?;
     let _replica = primary.start_replica().await?;
-    let client = patient(&primary).await?;
+    let client = primary.client(patient()).await?;
     let mut asking = JoinSet::new();
     for number in 0..100 {
         let lock = Mutex::new(&client, &format!("name {number}"));
         asking.spawn(lock.acquire().min_replicas(1).into_future());
     }
     let mut guards = Vec::new();
-    while let Some(guard) = timeout(SOON, asking.join_next()).await? {
+    while let Some(guard) = timeout(PATIENCE, asking.join_next()).await? {
         guards.push(guard??);
     }
     let clients = primary
@@ -313,13 +306,18 @@ async fn an_engine_in_this_process_has_no_replicas() -> Result<()> {
 #[tokio::test]
 async fn each_node_of_a_cluster_has_replicas_of_its_own() -> Result<()> {
     let cluster = Cluster::options().start().await?;
-    let (client, brief) = (patient(&cluster).await?, client(&cluster, TTL).await?);
-    for number in 0..6 {
-        let name = format!("name {number}");
-        let (lock, short) = (Mutex::new(&client, &name), Mutex::new(&brief, &name));
-        lock.acquire().min_replicas(1).await?.release().await?;
-        ensure!(counts(short.acquire().min_replicas(2).await)? == (1, 2));
-    }
+    let client = cluster.client(patient()).await?;
+    beyond_stalls(&cluster, REQUEST, async |request| {
+        let brief = cluster.client(patient().request_timeout(request)).await?;
+        for number in 0..6 {
+            let name = format!("name {number}");
+            let (lock, short) = (Mutex::new(&client, &name), Mutex::new(&brief, &name));
+            lock.acquire().min_replicas(1).await?.release().await?;
+            ensure!(counts(short.acquire().min_replicas(2).await)? == (1, 2));
+        }
+        Ok(())
+    })
+    .await?;
     // The slot migrates: when the replicas are asked, its new node has them.
     let name = "lockkeeper:wanders";
     let slot = cluster.slot_of(name).await?;
@@ -329,7 +327,7 @@ async fn each_node_of_a_cluster_has_replicas_of_its_own() -> Result<()> {
     cluster.begin_migration(slot, from, to).await?;
     cluster.move_keys(slot, from, to).await?;
     cluster.end_migration(slot, from, to).await?;
-    let guard = timeout(SOON, lock.acquire().min_replicas(1)).await??;
+    let guard = timeout(PATIENCE, lock.acquire().min_replicas(1)).await??;
     guard.release().await?;
     Ok(())
 }
@@ -338,7 +336,7 @@ async fn each_node_of_a_cluster_has_replicas_of_its_own() -> Result<()> {
 async fn a_question_to_the_replicas_of_a_slot_on_the_move_that_is_cut_is_asked_again() -> Result<()>
 {
     let mut cluster = Cluster::start().await?;
-    let client = patient(&cluster).await?;
+    let client = cluster.client(patient()).await?;
     let slot = cluster.slot_of(KEY).await?;
     let from = cluster.primary_of(slot).await?;
     let to = (from + 1) % 3;
@@ -360,7 +358,7 @@ async fn a_question_to_the_replicas_of_a_slot_on_the_move_that_is_cut_is_asked_a
     for replica in 3..6 {
         cluster.thaw(replica)?;
     }
-    let guard = timeout(SOON, asking).await???;
+    let guard = timeout(PATIENCE, asking).await???;
     guard.release().await?;
     cluster.end_migration(slot, from, to).await?;
     ensure!(cluster.keys().await?.iter().all(|key| key != KEY));
@@ -385,6 +383,6 @@ async fn behind_sentinels_the_replicas_of_the_new_primary_count() -> Result<()> 
             }
         }
     };
-    timeout(SOON * 3, counted).await??;
+    timeout(PATIENCE, counted).await??;
     Ok(())
 }

@@ -3,21 +3,23 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, LeaseState, LossReason, Mutex, MutexGuard};
+use lockkeeper::{LeaseState, LossReason, Mutex, MutexGuard};
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-const TTL: Duration = Duration::from_secs(20);
+use crate::support::patient;
+
+/// Renewed every few seconds, and not lost on a slow machine.
+const TTL: Duration = PATIENCE;
+const RENEWALS_PER_TTL: u32 = 18;
 const HELD: usize = 1_000;
 
 /// How many of the held leases the replica lacks; waiters wait for half of them.
 const UNHEARD: usize = 50;
 const WAITERS: usize = 100;
-
-/// A failover, and the next poll of every waiter.
-const SOON: Duration = Duration::from_secs(40);
 
 fn name(number: usize) -> String {
     format!("held {number}")
@@ -30,7 +32,7 @@ fn count(guards: &[MutexGuard], state: LeaseState) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holders_of_lost_leases_are_told_and_the_rest_go_on() -> Result<()> {
     let mut watched = Watched::start().await?;
-    let settings = || Client::builder().ttl(TTL);
+    let settings = || patient().ttl(TTL).renewal_fraction(RENEWALS_PER_TTL);
     let (holder, other) = (
         watched.client(settings()).await?,
         watched.client(settings()).await?,
@@ -49,7 +51,7 @@ async fn holders_of_lost_leases_are_told_and_the_rest_go_on() -> Result<()> {
         let lock = Mutex::new(&other, &name(number));
         waiters.spawn(async move { anyhow::Ok((number, lock.acquire().await?)) });
     }
-    watched.servers()[0].command(&["WAIT", "1", "5000"]).await?;
+    watched.servers()[0].command(&["WAIT", "1", "0"]).await?;
     watched.cut_off(0).await?;
     for number in HELD - UNHEARD..HELD {
         guards.push(Mutex::new(&holder, &name(number)).acquire().await?);
@@ -67,7 +69,7 @@ async fn holders_of_lost_leases_are_told_and_the_rest_go_on() -> Result<()> {
     let gone = LeaseState::Lost(LossReason::Gone);
     while count(&guards, gone) < UNHEARD {
         ensure!(
-            begun.elapsed() < SOON,
+            begun.elapsed() < PATIENCE,
             "{} of {UNHEARD} told",
             count(&guards, gone)
         );
@@ -76,7 +78,7 @@ async fn holders_of_lost_leases_are_told_and_the_rest_go_on() -> Result<()> {
     let told = begun.elapsed();
     let mut served = Vec::new();
     while served.len() < UNHEARD / 2 {
-        let next = timeout(SOON, waiters.join_next()).await?;
+        let next = timeout(PATIENCE, waiters.join_next()).await?;
         served.push(next.context("nobody waits")???);
     }
     let taken_over = begun.elapsed();
@@ -95,7 +97,7 @@ async fn holders_of_lost_leases_are_told_and_the_rest_go_on() -> Result<()> {
     );
 
     drop(guards);
-    while let Some(served) = timeout(SOON, waiters.join_next()).await? {
+    while let Some(served) = timeout(PATIENCE, waiters.join_next()).await? {
         let (number, guard) = served??;
         ensure!(guard.fencing_token() > tokens[number], "a token goes back");
     }
