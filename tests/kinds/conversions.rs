@@ -1,14 +1,12 @@
 //! A guard of a read-write lock changes its mode: what others see of it, and what happens when requests or replies are lost.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lockkeeper::{Client, Error, LeaseState, ReadGuard, RwLock, Upgrade, WriteGuard};
+use lockkeeper::{Error, LeaseState, ReadGuard, RwLock, Upgrade, WriteGuard};
 use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
-use lockkeeper_testkit::gated::{GatedStore, drop_after};
 use lockkeeper_testkit::site::Site as _;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -297,35 +295,6 @@ async fn a_server_that_says_nothing_to_a_conversion_is_given_up_and_nothing_stay
     // The lease that is not renewed.
     sleep(TTL).await;
     ensure!(stranger.write().wait_for(TTL).await.is_ok());
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn dropping_a_conversion_after_any_poll_leaves_nothing() -> Result<()> {
-    let server = MemoryStore::new();
-    let gated = Client::builder()
-        .ttl(TTL)
-        .build(Arc::new(GatedStore(server.store().await?)))?;
-    let other = client(&server, TTL).await?;
-    for upgrades in [false, true] {
-        for polls in 0.. {
-            let name = format!("name {upgrades} {polls}");
-            let lock = RwLock::new(&gated, &name);
-            let done = if upgrades {
-                let guard = lock.read().await?;
-                drop_after(guard.try_upgrade(), polls).await.is_some()
-            } else {
-                let guard = lock.write().await?;
-                drop_after(guard.downgrade(), polls).await.is_some()
-            };
-            let free = RwLock::new(&other, &name).write().wait_for(AT_ONCE).await?;
-            free.release().await?;
-            if done {
-                ensure!(polls > 2, "the conversion was never in the middle");
-                break;
-            }
-        }
-    }
     Ok(())
 }
 

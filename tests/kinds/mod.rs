@@ -1,5 +1,6 @@
 //! The promises of each kind of lock, through the public API.
 
+mod cancellation;
 mod contract;
 mod conversions;
 mod election;

@@ -1,6 +1,5 @@
 //! The multi-lock: its cost, whom it excludes, what it waits for, and what happens when a part is lost.
 
-use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -284,49 +283,6 @@ async fn a_wait_that_ends_names_what_was_held_and_leaves_nothing() -> Result<()>
     ensure!(matches!(late, Err(Error::Timeout { name, .. }) if name == "b"));
     busy.release().await?;
     all_free(&server).await
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_acquisition_dropped_at_any_of_its_polls_leaves_nothing() -> Result<()> {
-    let server = MemoryStore::new();
-    let (client, store) = faulty(&server, TTL)?;
-    for script in [
-        &multi::ACQUIRE,
-        &lock::ACQUIRE,
-        &lock::ACQUIRE,
-        &multi::RELEASE,
-    ] {
-        store.slow_down(script, Duration::from_millis(3));
-    }
-    store.split_groups("{south}");
-    let members =
-        ["a", "b", "{south}"].map(|name| Mutex::new(&client, &format!("{name}:x")).target());
-    let queue = FairLock::new(&client, "f").target();
-    let lock = MultiLock::new(members.into_iter().chain([queue]))?;
-    let mut polls = 0;
-    loop {
-        let mut acquiring = lock.acquire().into_future();
-        let mut context = TaskContext::from_waker(Waker::noop());
-        let mut done = None;
-        for _ in 0..polls {
-            if let Poll::Ready(guard) = acquiring.as_mut().poll(&mut context) {
-                done = Some(guard?);
-                break;
-            }
-            sleep(Duration::from_millis(1)).await;
-        }
-        drop(acquiring);
-        let complete = done.is_some();
-        drop(done);
-        all_free(&server)
-            .await
-            .with_context(|| format!("after {polls} polls"))?;
-        if complete {
-            ensure!(polls > 6, "it was polled {polls} times only");
-            return Ok(());
-        }
-        polls += 1;
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use lockkeeper_core::store::{Call, Event, Form, Reply, Store, StoreError};
 use lockkeeper_lua::Script;
 use lockkeeper_memory::MemoryStore;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What happens to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ struct State {
     apart: Option<String>,
     /// Requests whose first key contains this text never arrive.
     silent: Option<String>,
+    /// How long requests and replies are on their way, and how much later a request arrives if its caller is dropped.
+    latency: Option<(Duration, Duration)>,
     /// How long the replies to each script take.
     delays: BTreeMap<&'static str, Duration>,
     /// Every subscription is refused with this error.
@@ -111,6 +113,12 @@ impl FaultyStore {
     /// From now on, keys that contain this text form a group of their own, as on another server of a cluster.
     pub fn split_groups(&self, text: &str) {
         self.state().apart = Some(text.to_owned());
+    }
+
+    /// From now on, every request takes this long to arrive, and its reply as long again. As on a network, a request arrives
+    /// even if its caller is dropped meanwhile, but then this much later.
+    pub fn delay(&self, latency: Duration, if_dropped: Duration) {
+        self.state().latency = Some((latency, if_dropped));
     }
 
     /// From now on, every reply to this script takes this long, or the caller's whole timeout.
@@ -214,6 +222,27 @@ impl FaultyStore {
     }
 }
 
+/// Delivers a call and its reply, each after `latency`. If the caller is dropped, the call arrives `if_dropped` later.
+async fn travel(
+    to: Arc<dyn Store>,
+    call: Call,
+    latency: Duration,
+    if_dropped: Duration,
+) -> Result<Reply, StoreError> {
+    let (caller, reply) = oneshot::channel();
+    tokio::spawn(async move {
+        tokio::time::sleep(latency).await;
+        if caller.is_closed() {
+            tokio::time::sleep(if_dropped).await;
+        }
+        // Nobody waits for the reply if the caller was dropped.
+        let _ = caller.send(to.call(call).await);
+    });
+    let reply = reply.await;
+    tokio::time::sleep(latency).await;
+    reply.unwrap_or_else(|_| Err(StoreError::unknown("the runtime has ended")))
+}
+
 #[async_trait]
 impl Store for FaultyStore {
     async fn call(&self, call: Call) -> Result<Reply, StoreError> {
@@ -224,8 +253,18 @@ impl Store for FaultyStore {
         };
         match self.fate(&call) {
             Fate::Pass => {
-                let delay = self.state().delays.get(call.item.script.name).copied();
-                let answer = self.inner.call(call).await;
+                let (latency, delay) = {
+                    let state = self.state();
+                    let delay = state.delays.get(call.item.script.name);
+                    (state.latency, delay.copied())
+                };
+                let answer = match latency {
+                    Some((latency, if_dropped)) => {
+                        let to = Arc::clone(&self.inner);
+                        travel(to, call, latency, if_dropped).await
+                    }
+                    None => self.inner.call(call).await,
+                };
                 match delay {
                     Some(delay) if delay >= timeout => silence.await,
                     Some(delay) => {
