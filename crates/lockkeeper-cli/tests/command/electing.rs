@@ -1,6 +1,5 @@
 //! Runs of which one leads and the others stand by, and the subcommand that shows the leader.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,12 +7,9 @@ use lockkeeper::Client;
 use lockkeeper_testkit::server::Server;
 use rustix::process::Signal;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout};
-use tokio::time::timeout;
 
 use crate::printed::{ask, asked, assert_printed};
-use crate::support::{LIMIT, Run, command, until, with_ttl};
+use crate::support::{Run, until, with_ttl};
 
 /// A run that leads until its stdin ends.
 fn server_of(server: &Server, label: &str, ttl: &str) -> Result<Run> {
@@ -32,27 +28,17 @@ async fn standing_by(server: &Server, number: u64) -> Result<()> {
 }
 
 /// A running `lockkeeper leader api --watch --json`.
-struct Watch {
-    _child: Child,
-    out: Lines<BufReader<ChildStdout>>,
-}
+struct Watch(Run);
 
 impl Watch {
     fn start(server: &Server) -> Result<Self> {
-        let mut command = command(&server.url(), &["leader", "api", "--watch", "--json"]);
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
-        let out = child.stdout.take().context("no output")?;
-        Ok(Self {
-            out: BufReader::new(out).lines(),
-            _child: child,
-        })
+        Run::command(server, &["leader", "api", "--watch", "--json"]).map(Self)
     }
 
     /// Waits for the next leader that has a value, or for the news that nobody leads.
     async fn next(&mut self) -> Result<Value> {
         loop {
-            let line = timeout(LIMIT, self.out.next_line()).await??;
-            let seen: Value = serde_json::from_str(&line.context("it ended")?)?;
+            let seen: Value = serde_json::from_str(&self.0.line().await?)?;
             if seen["value"] != "" {
                 return Ok(seen);
             }

@@ -1,14 +1,10 @@
 //! Runs that take permits of a semaphore, and its limit.
 
-use std::process::Stdio;
-
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use lockkeeper::{Client, Semaphore};
 use lockkeeper_testkit::server::Server;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::time::timeout;
 
 use crate::printed::{Said, ask, asked, assert_printed, end_of, said};
 use crate::support::{LIMIT, Run, command, until};
@@ -273,10 +269,5 @@ async fn permits_and_limit_are_listed_and_shown() -> Result<()> {
     db7:99   4 permits   held   <left>   <client>:2/<claim>
     db7:99   1 permit   held   <left>   <client>:1/<claim>
     ");
-    let mut watch = command(&server.url(), &["watch", "jobs"]);
-    let mut watch = watch.stdout(Stdio::piped()).spawn()?;
-    let out = watch.stdout.take().context("no output")?;
-    let line = timeout(LIMIT, BufReader::new(out).lines().next_line()).await??;
-    assert_printed!(line.context("it ended")?, @"<time>  5 of 8 permits: held with 4 permits by db7:99, held with 1 permit by db7:99, token -");
     Ok(())
 }

@@ -47,7 +47,7 @@ pub(crate) fn filters() -> Settings {
         ),
         (r#""started","pid":[0-9]+"#, r#""started","pid":<pid>"#),
         (r#""((?:[a-z]+_)?ms)":[0-9]+"#, r#""$1":<ms>"#),
-        (r"127\.0\.0\.1:[0-9]{4,5}", "<server>"),
+        (r"(?:127\.0\.0\.1|0\.0\.0\.0):[0-9]{4,5}", "<server>"),
         (r"[0-9]+ µs|\b[0-9]+\.[0-9]{3} s", "<time>"),
         (
             r"(up to|again in|up in|stored for) (?:[0-9]+(?:days|h|m|s|ms) ?\b)+",

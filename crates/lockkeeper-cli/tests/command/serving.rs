@@ -2,19 +2,17 @@
 //! nobody.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, LossReason, Mutex};
 use lockkeeper_testkit::server::Server;
 use rustix::process::Signal;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::printed::{ask, assert_printed};
-use crate::support::{LIMIT, command, until};
+use crate::support::{LIMIT, Run, until};
 use crate::visiting::{Serving, TOKEN, encoded, names, request};
 
 #[tokio::test]
@@ -270,12 +268,9 @@ async fn it_ends_by_a_signal_also_while_pages_look_on() -> Result<()> {
         let mut events = serving.events("").await?;
         events.text().await?;
         let _idle = TcpStream::connect(serving.address).await?;
-        serving.signal(signal)?;
+        serving.run.signal(signal)?;
         while events.text().await?.is_some() {}
-        let status = timeout(LIMIT, serving.child.wait())
-            .await
-            .context("it hangs")??;
-        ensure!(status.code() == Some(0), "{status}");
+        ensure!(serving.run.code().await? == 0);
     }
     Ok(())
 }
@@ -314,12 +309,7 @@ async fn what_cannot_be_served_is_said_in_a_line_before_anything_is_opened() -> 
 #[tokio::test]
 async fn listening_for_others_is_warned_of() -> Result<()> {
     let server = Server::start().await?;
-    let mut command = command(&server.url(), &["serve", "--listen", "0.0.0.0:0"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    let err = child.stderr.take().context("no stderr")?;
-    let warning = timeout(LIMIT, BufReader::new(err).lines().next_line()).await??;
-    let warning = warning.context("no warning")?;
-    ensure!(warning.contains("not only on this machine"), "{warning}");
+    let mut serving = Run::command(&server, &["serve", "--listen", "0.0.0.0:0"])?;
+    assert_printed!(serving.complaint().await?, @"lockkeeper: listening on <server>, not only on this machine: anybody who can connect sees all names and labels");
     Ok(())
 }

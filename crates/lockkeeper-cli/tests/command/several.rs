@@ -93,19 +93,3 @@ async fn when_one_lock_is_lost_the_others_are_kept_until_the_program_is_dead() -
     }
     Ok(())
 }
-
-#[tokio::test]
-async fn a_run_inside_gets_in_again_by_any_of_the_locks() -> Result<()> {
-    let server = Server::start().await?;
-    let inner = "for name in a b; do \"$0\" run --no-wait --reenter --lock $name -- \
-                 sh -c 'echo $LOCKKEEPER_NAME $LOCKKEEPER_FENCE'; done; \
-                 set -- $LOCKKEEPER_FENCE; echo b $1; echo a $2";
-    let this = env!("CARGO_BIN_EXE_lockkeeper");
-    let job = ["--reenter", "--", "sh", "-c", inner, this];
-    let said = said(&server.url(), &[&["run"], &BOTH[..], &job].concat()).await?;
-    let mut lines: Vec<&str> = said.out.lines().collect();
-    lines.sort_unstable();
-    ensure!(said.code == Some(0) && lines.len() == 4, "{said}");
-    ensure!(lines[0] == lines[1] && lines[2] == lines[3], "{said}");
-    Ok(())
-}

@@ -42,7 +42,7 @@ fn clean(command: &mut Command, url: &str) {
     command.env("LOCKKEEPER_URL", url);
 }
 
-/// A `run` in progress that prints its events.
+/// A command in progress; a `run` prints its events.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) child: Child,
@@ -56,7 +56,12 @@ impl Run {
         Self::spawn(command(&server.url(), &words))
     }
 
-    /// Starts the same command as the first process of a PID namespace. Its session and group were made outside of the
+    /// Starts another subcommand.
+    pub(crate) fn command(server: &Server, words: &[&str]) -> Result<Self> {
+        Self::spawn(command(&server.url(), words))
+    }
+
+    /// Starts `lockkeeper run --json` as the first process of a PID namespace. Its session and group were made outside of the
     /// namespace, as with `docker exec`. Returns `None` if this process may not make a namespace.
     pub(crate) async fn start_contained(server: &Server, words: &[&str]) -> Result<Option<Self>> {
         const CONTAIN: [&str; 4] = ["--fork", "--pid", "--mount-proc", "--kill-child"];
@@ -72,7 +77,7 @@ impl Run {
         Self::spawn(command).map(Some)
     }
 
-    fn spawn(mut command: Command) -> Result<Self> {
+    pub(crate) fn spawn(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("no stderr")?;
@@ -91,13 +96,18 @@ impl Run {
     pub(crate) async fn event_line(&mut self, sort: &str) -> Result<String> {
         let marked = format!(r#""event":"{sort}""#);
         loop {
-            let line = timeout(LIMIT, self.events.next_line()).await;
-            let line = line.with_context(|| format!("no {sort}"))??;
-            let line = line.with_context(|| format!("it ended without {sort}"))?;
+            let line = self.complaint().await;
+            let line = line.with_context(|| format!("no {sort}"))?;
             if line.starts_with('{') && line.contains(&marked) {
                 return Ok(line);
             }
         }
+    }
+
+    /// Waits for the next line on stderr.
+    pub(crate) async fn complaint(&mut self) -> Result<String> {
+        let line = timeout(LIMIT, self.events.next_line()).await;
+        line.context("silence")??.context("it ended")
     }
 
     pub(crate) fn pid(&self) -> Result<Pid> {

@@ -200,24 +200,6 @@ async fn a_terminal_that_stops_who_writes_from_the_background_does_not_stop_the_
 }
 
 #[tokio::test]
-async fn a_full_screen_program_works() -> Result<()> {
-    let server = Server::start().await?;
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("text");
-    std::fs::write(&file, "line\n".repeat(500) + "the last line\n")?;
-    let script = format!(
-        "TERM=xterm \"$0\" run --lock name -- more '{}'; echo \"code $?\"",
-        file.display()
-    );
-    let mut session = Session::start(&server, &[], &script)?;
-    session.shows("--More--")?;
-    session.types("q")?;
-    session.shows("code 0")?;
-    ensure!(session.code().await? == Some(0));
-    Ok(())
-}
-
-#[tokio::test]
 async fn in_tmux_a_pager_is_turned_stopped_continued_and_left() -> Result<()> {
     if !Tmux::is_there() {
         return Ok(());

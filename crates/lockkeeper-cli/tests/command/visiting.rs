@@ -2,19 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper_testkit::server::Server;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::Child;
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, command};
+use crate::support::{LIMIT, Run, command};
 
 /// The token that allows revoking in these tests.
 pub(crate) const TOKEN: &str = "0123456789abcdef";
@@ -22,7 +19,7 @@ pub(crate) const TOKEN: &str = "0123456789abcdef";
 /// A running `serve`.
 pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
-    pub(crate) child: Child,
+    pub(crate) run: Run,
 }
 
 impl Serving {
@@ -31,25 +28,16 @@ impl Serving {
         let listen = ["serve", "--listen", "127.0.0.1:0", "--json"];
         let mut command = command(&server.url(), &[&listen, words].concat());
         command.env("LOCKKEEPER_SERVE_TOKEN", TOKEN);
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
-        let out = child.stdout.as_mut().context("no stdout")?;
-        let mut line = String::new();
-        let mut out = BufReader::new(out);
-        let read = timeout(LIMIT, out.read_line(&mut line));
-        read.await.context("it does not listen")??;
+        let mut run = Run::spawn(command)?;
+        let line = run.line().await.context("it does not listen")?;
         let said: Value = serde_json::from_str(&line)?;
         let address = said["listening"].as_str().context(line)?.parse()?;
-        Ok(Self { address, child })
+        Ok(Self { address, run })
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Answer> {
-        request(
-            self.address,
-            &format!("GET {path}"),
-            "Host: localhost\r\n",
-            "",
-        )
-        .await
+        let what = format!("GET {path}");
+        request(self.address, &what, "Host: localhost\r\n", "").await
     }
 
     /// Sends a POST with these headers.
@@ -63,14 +51,6 @@ impl Serving {
         let head = format!("GET /events{question} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         stream.write_all(head.as_bytes()).await?;
         Ok(Events(BufReader::new(stream)))
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        let id = self.child.id().context("it has ended")?;
-        Ok(kill_process(
-            Pid::from_raw(id.cast_signed()).context("no process")?,
-            signal,
-        )?)
     }
 }
 
