@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use lockkeeper_testkit::peer;
 use lockkeeper_testkit::server::Server;
 use parking_lot::Mutex;
