@@ -6,7 +6,7 @@ use lockkeeper_testkit::server::Server;
 use tokio::time::timeout;
 
 use crate::printed::{ask, asked, assert_printed};
-use crate::support::{LIMIT, Run, until};
+use crate::support::{LIMIT, Run, db7, until};
 
 #[tokio::test]
 async fn inspect_shows_the_holder_and_the_queue_in_order() -> Result<()> {
@@ -16,9 +16,7 @@ async fn inspect_shows_the_holder_and_the_queue_in_order() -> Result<()> {
         .collect::<Vec<_>>();
     let mut run = Run::start(&server, &[&["--label", "the printer"], &words[..]].concat())?;
     let granted = run.event("granted").await?;
-    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
-    // A client sends its label with its first grant, so it must hold something once.
-    let _known = Mutex::new(&client, "other").acquire().await?;
+    let client = db7(&server).await?;
     let lock = FairLock::new(&client, "printer");
     let mut waiting = Vec::new();
     for place in 1..=2 {
@@ -119,7 +117,7 @@ async fn colours_are_for_terminals_unless_they_are_asked_for() -> Result<()> {
 #[tokio::test]
 async fn who_shares_a_lock_is_listed_and_shown_to_share_it() -> Result<()> {
     let server = Server::start().await?;
-    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
+    let client = db7(&server).await?;
     let lock = RwLock::new(&client, "prices");
     // The first lease is the longest.
     let reading = (lock.read().ttl(2 * LIMIT).await?, lock.read().await?);

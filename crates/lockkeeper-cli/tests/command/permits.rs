@@ -2,12 +2,12 @@
 
 use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
-use lockkeeper::{Client, Semaphore};
+use lockkeeper::Semaphore;
 use lockkeeper_testkit::server::Server;
 use serde_json::Value;
 
 use crate::printed::{Said, ask, asked, assert_printed, end_of, said};
-use crate::support::{LIMIT, Run, command, until};
+use crate::support::{LIMIT, Run, command, db7, until};
 
 /// A run that lasts until its stdin ends.
 fn job(server: &Server, label: &str, limit: &str, permits: &str) -> Result<Run> {
@@ -252,7 +252,7 @@ async fn a_lock_and_a_semaphore_are_taken_both_or_not_at_all() -> Result<()> {
 #[tokio::test]
 async fn permits_and_limit_are_listed_and_shown() -> Result<()> {
     let server = Server::start().await?;
-    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
+    let client = db7(&server).await?;
     let jobs = Semaphore::new(&client, "jobs", 8);
     let _one = jobs.acquire().await?;
     // The longest lease comes first.
@@ -266,8 +266,8 @@ async fn permits_and_limit_are_listed_and_shown() -> Result<()> {
     $ inspect jobs
     jobs: semaphore, 5 of 8 permits, token -, since unknown
     HOLDER   MODE   STATE   LEFT   CLAIM
-    db7:99   4 permits   held   <left>   <client>:2/<claim>
-    db7:99   1 permit   held   <left>   <client>:1/<claim>
+    db7:99   4 permits   held   <left>   <client>:3/<claim>
+    db7:99   1 permit   held   <left>   <client>:2/<claim>
     ");
     Ok(())
 }

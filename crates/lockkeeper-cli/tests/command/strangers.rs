@@ -57,14 +57,14 @@ async fn a_label_and_a_claim_without_end_are_cut() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let guard = Mutex::new(&client, "name").acquire().await?;
-    // A label and a lock of 5 MB, written without this library.
+    // A label and a lock of 500 kB, written without this library.
     let owner = guard.owner().to_string();
     let label = format!(
         "lockkeeper.client:{{lockkeeper:{}}}",
         owner.trim_end_matches(":1")
     );
     for key in [&*label, "lockkeeper:theirs"] {
-        let fill = "redis.call('SETRANGE', KEYS[1], 5000000, 'x') return 1";
+        let fill = "redis.call('SETRANGE', KEYS[1], 500000, 'x') return 1";
         server.command(&["EVAL", fill, "1", key]).await?;
     }
     for line in [

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::Client;
+use lockkeeper::{Client, Mutex};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -325,6 +325,14 @@ pub(crate) async fn freeze(server: &Server, keys: &[&str], ttl: Duration) -> Res
     })
     .await?;
     Ok(ends)
+}
+
+/// Connects a client with the label `db7:99`, which the server knows then: it is sent with the first grant.
+pub(crate) async fn db7(server: &Server) -> Result<Client> {
+    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
+    let first = Mutex::new(&client, "first").acquire().await?;
+    first.release().await?;
+    Ok(client)
 }
 
 /// Takes the lock from its holder, who learns of it at once.

@@ -1,11 +1,11 @@
 //! `watch`: it prints every change, and continues when the server goes down and comes back.
 
 use anyhow::{Result, ensure};
-use lockkeeper::{Client, Mutex, RwLock, Semaphore};
+use lockkeeper::{Mutex, RwLock, Semaphore};
 use lockkeeper_testkit::server::Server;
 
 use crate::printed::assert_printed;
-use crate::support::{LIMIT, Run};
+use crate::support::{LIMIT, Run, db7};
 
 fn watch(server: &Server) -> Result<Run> {
     Run::command(server, &["watch", "name", "--interval", "20ms"])
@@ -14,7 +14,7 @@ fn watch(server: &Server) -> Result<Run> {
 #[tokio::test]
 async fn watch_tells_what_changes() -> Result<()> {
     let server = Server::start().await?;
-    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
+    let client = db7(&server).await?;
     let mut watch = watch(&server)?;
     assert_printed!(watch.line().await?, @"<time>  free");
     let guard = Mutex::new(&client, "name").acquire().await?;
@@ -38,7 +38,7 @@ async fn watch_tells_what_changes() -> Result<()> {
 #[tokio::test]
 async fn watch_tells_permits_and_a_limit_that_changes() -> Result<()> {
     let server = Server::start().await?;
-    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
+    let client = db7(&server).await?;
     let mut watch = watch(&server)?;
     assert_printed!(watch.line().await?, @"<time>  free");
     let jobs = Semaphore::new(&client, "name", 8);
@@ -55,7 +55,7 @@ async fn watch_tells_permits_and_a_limit_that_changes() -> Result<()> {
 #[tokio::test]
 async fn a_server_that_is_away_for_a_while_is_told_of_once_and_watched_again() -> Result<()> {
     let server = Server::start().await?;
-    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("db7:99")).await?;
+    let client = db7(&server).await?;
     let words = ["watch", "name", "--interval", "20ms", "--json"];
     let mut watch = Run::command(&server, &words)?;
     assert_printed!(watch.line().await?, @r#"{"at":"<time>","name":"name","kind":null,"fence":null,"since":null,"holders":[],"limit":null,"waiters":0,"queue":[]}"#);
@@ -66,6 +66,6 @@ async fn a_server_that_is_away_for_a_while_is_told_of_once_and_watched_again() -
     // After an outage, the present state is printed again, even if it has not changed.
     assert_printed!(watch.line().await?, @r#"{"at":"<time>","name":"name","kind":null,"fence":null,"since":null,"holders":[],"limit":null,"waiters":0,"queue":[]}"#);
     let _guard = Mutex::new(&client, "name").acquire().await?;
-    assert_printed!(watch.line().await?, @r#"{"at":"<time>","name":"name","kind":"mutex","fence":<token>,"since":"<time>","holders":[{"claim":"<client>:1/<claim>","owner":"<client>:1","host":"db7","pid":99,"label":"db7:99","note":null,"left_ms":<ms>,"state":"held","shared":false,"permits":null}],"limit":null,"waiters":0,"queue":[]}"#);
+    assert_printed!(watch.line().await?, @r#"{"at":"<time>","name":"name","kind":"mutex","fence":<token>,"since":"<time>","holders":[{"claim":"<client>:2/<claim>","owner":"<client>:2","host":"db7","pid":99,"label":"db7:99","note":null,"left_ms":<ms>,"state":"held","shared":false,"permits":null}],"limit":null,"waiters":0,"queue":[]}"#);
     Ok(())
 }
