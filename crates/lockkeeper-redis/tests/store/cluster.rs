@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use lockkeeper_core::Error;
 use lockkeeper_core::store::{Event, Form, Outcome, Store};
 use lockkeeper_lua::Status;
@@ -10,18 +11,13 @@ use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::support::{
-    acquire, bounded, connect, eventually, leave, options, until, verify, within,
+    SILENCE, acquire, bounded, connect, eventually, leave, options, promptly, until, verify, within,
 };
-
-/// An answer within this time has waited for no timeout.
-const PROMPT: Duration = Duration::from_secs(1);
-
-/// How long a failover may take on a busy machine.
-const FAILOVER: Duration = Duration::from_secs(60);
 
 /// Names on each of the three nodes, `count` each. All keys of a name have its tag.
 pub(crate) async fn names(cluster: &Cluster, count: usize) -> Vec<Vec<String>> {
@@ -71,8 +67,8 @@ pub(crate) async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> 
 
 /// Waits until a replica has all the data of the node; only then can it take its place.
 pub(crate) async fn replicated(node: &Server) {
-    let replicas = node.command(&["WAIT", "1", "20000"]).await.unwrap();
-    assert_eq!(replicas.into_integer().unwrap(), 1);
+    let replicas = node.command(&["WAIT", "1", "0"]).await.unwrap();
+    assert!(replicas.into_integer().unwrap() >= 1);
 }
 
 #[tokio::test]
@@ -130,7 +126,7 @@ async fn nodes_behind_other_addresses_are_reached_by_the_map_of_the_url() {
 async fn a_channel_of_a_client_that_was_refused_is_subscribed_to_at_the_next_heartbeat() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
-        let options = options().silence_timeout(Duration::from_millis(300));
+        let options = options().silence_timeout(SILENCE);
         let store = options.connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
         let channel = "lockkeeper.client:1";
@@ -222,7 +218,7 @@ async fn a_slot_that_has_moved_costs_one_redirection_at_most_and_no_second_execu
 
 #[tokio::test]
 async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
-    bounded(async {
+    promptly(async |prompt| {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
         let store = connect(&cluster.url()).await.unwrap();
         let all = names(&cluster, 1).await;
@@ -274,7 +270,7 @@ async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
             .await;
         let error = error.unwrap_err();
         assert_eq!(error.code(), Some("TRYAGAIN"), "{error}");
-        assert!(error.is_transient() && begun.elapsed() < PROMPT);
+        ensure!(error.is_transient() && begun.elapsed() < prompt);
 
         cluster.move_keys(slot, 0, 1).await.unwrap();
         cluster.end_migration(slot, 0, 1).await.unwrap();
@@ -282,13 +278,14 @@ async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
             .call(acquire(&format!("{tag}new"), "a", Form::Sha))
             .await;
         assert_eq!(reply.unwrap().status(), Status::Granted);
+        Ok(())
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
-    timeout(FAILOVER, async {
+    promptly(async |prompt| {
         let mut cluster = Cluster::start().await.unwrap();
         let store = connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
@@ -305,10 +302,10 @@ async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
             let one = Instant::now();
             assert_eq!(status(&store, &names[0][0], "a").await, Status::Held);
             assert_eq!(status(&store, &names[2][1], "a").await, Status::Held);
-            assert!(one.elapsed() < PROMPT, "{:?}", one.elapsed());
+            ensure!(one.elapsed() < prompt, "{:?}", one.elapsed());
             let one = Instant::now();
             let reply = store.call(verify(&names[1][1], "a", Form::Source)).await;
-            assert!(one.elapsed() < PROMPT, "{:?}", one.elapsed());
+            ensure!(one.elapsed() < prompt, "{:?}", one.elapsed());
             match reply {
                 Ok(reply) => break assert_eq!(reply.status(), Status::Held),
                 Err(error) => assert!(error.is_transient(), "{error}"),
@@ -321,16 +318,16 @@ async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
         eventually("the subscription follows", listening).await;
         cluster.publish(&names[1][0], "hello").await.unwrap();
         until(&mut events, &Event::message(names[1][0].clone(), "hello")).await;
+        Ok(())
     })
-    .await
-    .expect("the test hangs");
+    .await;
 }
 
 #[tokio::test]
 async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
-    timeout(FAILOVER, async {
+    bounded(async {
         let mut cluster = Cluster::start().await.unwrap();
-        let options = options().silence_timeout(Duration::from_secs(60));
+        let options = options().silence_timeout(5 * PATIENCE);
         let store = options.connect(&cluster.url()).await.unwrap();
         let names = names(&cluster, 1).await;
         teach(&store, &names).await;
@@ -339,24 +336,21 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
         }
         replicated(&cluster.nodes()[1]).await;
         cluster.freeze(1).await.unwrap();
-        let begun = Instant::now();
-        let patience = Duration::from_secs(1);
-        let frozen = store.call(within(verify(&names[1][0], "a", Form::Sha), patience));
-        let mut rounds = 0;
+        let frozen = |patience| store.call(within(verify(&names[1][0], "a", Form::Sha), patience));
         let others = async {
-            loop {
+            for _ in 0..10 {
                 assert_eq!(status(&store, &names[0][0], "a").await, Status::Held);
                 assert_eq!(status(&store, &names[2][0], "a").await, Status::Held);
-                rounds += 1;
             }
         };
-        let error = tokio::select! {
-            reply = frozen => reply.unwrap_err(),
-            never = others => never,
-        };
+        tokio::select! {
+            reply = frozen(2 * PATIENCE) => panic!("the others waited too: {reply:?}"),
+            () = others => {}
+        }
+        let patience = Duration::from_secs(1);
+        let kept = timeout(PATIENCE, frozen(patience)).await;
+        let error = kept.expect("it waits for longer").unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown);
-        assert!(rounds >= 10, "the others waited too: {rounds} rounds");
-        assert!(begun.elapsed() < patience + PROMPT, "{:?}", begun.elapsed());
         // The other nodes say that a replica has taken its place; the open connection to it proves nothing.
         cluster.failed_over(1).await.unwrap();
         let found = async || {
@@ -366,22 +360,18 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
                 .await
                 .is_ok_and(|reply| reply.status() == Status::Held)
         };
-        // The map is surveyed every 10 s, and a silent node has a second to answer.
-        let looks = async { while !found().await {} };
-        let looked = timeout(Duration::from_secs(15), looks).await;
-        assert!(looked.is_ok(), "the replica is not found");
+        eventually("the replica is found", found).await;
         cluster.thaw(1).unwrap();
         cluster.healed().await.unwrap();
         assert_eq!(status(&store, &names[1][0], "a").await, Status::Held);
     })
-    .await
-    .expect("the test hangs");
+    .await;
 }
 
 /// The default of clusters: when one primary is missing, none of the nodes serves.
 #[tokio::test]
 async fn a_cluster_that_is_down_says_so_and_is_found_again() {
-    timeout(FAILOVER, async {
+    bounded(async {
         let options = Cluster::options().replicas(0);
         let options = options.configuration("cluster-require-full-coverage yes");
         let mut cluster = options.start().await.unwrap();
@@ -394,9 +384,7 @@ async fn a_cluster_that_is_down_says_so_and_is_found_again() {
             .unwrap();
         cluster.kill(1).await.unwrap();
         let down = async || {
-            let one = Instant::now();
             let reply = store.call(verify(&names[0][0], "a", Form::Sha)).await;
-            assert!(one.elapsed() < PROMPT, "{:?}", one.elapsed());
             reply.is_err_and(|error| {
                 assert!(error.is_transient(), "{error}");
                 error.message().contains("CLUSTERDOWN")
@@ -411,8 +399,7 @@ async fn a_cluster_that_is_down_says_so_and_is_found_again() {
         };
         eventually("it serves", up).await;
     })
-    .await
-    .expect("the test hangs");
+    .await;
 }
 
 #[tokio::test]

@@ -3,15 +3,18 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use lockkeeper_core::Error;
 use lockkeeper_core::store::{Form, Outcome, Store, StoreError};
 use lockkeeper_lua::Status;
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::support::{
-    Peer, acquire, bounded, connect, connections, eventually, options, teach, verify,
+    Peer, acquire, bounded, connect, connections, eventually, options, promptly, teach, verify,
 };
 
 fn backend(error: Error) -> (String, StoreError) {
@@ -23,7 +26,7 @@ fn backend(error: Error) -> (String, StoreError) {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_reported_at_once() {
-    bounded(async {
+    promptly(async |prompt| {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         drop(listener);
@@ -38,19 +41,20 @@ async fn a_server_that_is_not_there_is_reported_at_once() {
         );
         assert!(source.is_transient());
         assert!(source.source().is_some());
-        assert!(begun.elapsed() < Duration::from_secs(2));
+        ensure!(begun.elapsed() < prompt);
 
         let error = connect("unix:///nowhere/redis.sock").await;
         let (context, source) = backend(error.unwrap_err());
         assert_eq!(context, "connect to /nowhere/redis.sock");
         assert!(source.to_string().contains("No such file"), "{source}");
+        Ok(())
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_server_that_says_nothing_is_given_up_after_the_connect_timeout() {
-    bounded(async {
+    promptly(async |prompt| {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let begun = Instant::now();
@@ -59,7 +63,8 @@ async fn a_server_that_says_nothing_is_given_up_after_the_connect_timeout() {
         assert_eq!(source.outcome(), Outcome::NotSent);
         assert!(source.to_string().contains("no answer"), "{source}");
         assert!(begun.elapsed() >= Duration::from_millis(290));
-        assert!(begun.elapsed() < Duration::from_secs(2));
+        ensure!(begun.elapsed() < prompt);
+        Ok(())
     })
     .await;
 }
@@ -297,11 +302,12 @@ async fn closing_ends_connections_calls_and_events() {
 async fn closing_does_not_wait_for_a_frozen_server() {
     bounded(async {
         let server = Server::start().await.unwrap();
-        let store = connect(&server.url()).await.unwrap();
+        let options = options().silence_timeout(PATIENCE * 2);
+        let store = options.connect(&server.url()).await.unwrap();
         server.freeze().unwrap();
-        let begun = Instant::now();
-        store.close().await;
-        assert!(begun.elapsed() < Duration::from_secs(3));
+        timeout(PATIENCE, store.close())
+            .await
+            .expect("closing hangs");
     })
     .await;
 }
@@ -353,7 +359,6 @@ fn a_store_whose_runtime_is_gone_says_so() {
     drop(first);
     let second = tokio::runtime::Runtime::new().unwrap();
     second.block_on(bounded(async {
-        let begun = Instant::now();
         let error = store.call(verify("name", "c", Form::Sha)).await;
         assert_eq!(error.unwrap_err().outcome(), Outcome::NotSent);
         let error = store.subscribe("channel").await;
@@ -361,6 +366,5 @@ fn a_store_whose_runtime_is_gone_says_so() {
         store.close().await;
         // A task that was dropped last may have reported that the connections are down.
         while events.recv().await.is_some() {}
-        assert!(begun.elapsed() < Duration::from_secs(1));
     }));
 }

@@ -10,7 +10,7 @@ use lockkeeper_testkit::server::Server;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use crate::support::{Liar, Peer, bounded, connect, options, until};
+use crate::support::{Liar, Peer, SILENCE, bounded, connect, options, until};
 
 #[tokio::test]
 async fn subscribe_returns_only_when_the_server_has_confirmed() {
@@ -67,7 +67,7 @@ async fn a_subscription_that_was_refused_after_a_reconnect_is_made_at_the_next_h
     bounded(async {
         for resp3 in [false, true] {
             let server = Server::start().await.unwrap();
-            let options = options().silence_timeout(Duration::from_millis(300));
+            let options = options().silence_timeout(SILENCE);
             let store = options.resp3(resp3).connect(&server.url()).await.unwrap();
             let mut events = store.events().unwrap();
             for channel in ["a", "b", "c"] {
@@ -200,7 +200,7 @@ async fn a_subscription_nobody_answers_is_unknown_and_forgotten() {
     bounded(async {
         let server = Server::start().await.unwrap();
         let proxy = Proxy::in_front_of(&server).await.unwrap();
-        let options = options().silence_timeout(Duration::from_millis(300));
+        let options = options().silence_timeout(SILENCE);
         let store = options.connect(proxy.url()).await.unwrap();
         let mut events = store.events().unwrap();
         store.subscribe("kept").await.unwrap();

@@ -3,7 +3,6 @@
 use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use lockkeeper_core::store::{BadReply, Event, Form, Outcome, Store};
 use lockkeeper_lua::Status;
@@ -12,8 +11,8 @@ use lockkeeper_testkit::server::{Reply, Server};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Liar, acquire, bounded, connect, eventually, held, leave, options, teach, transport, until,
-    verify,
+    Liar, SILENCE, acquire, bounded, connect, eventually, held, leave, options, teach, transport,
+    until, verify,
 };
 
 #[tokio::test]
@@ -110,7 +109,7 @@ async fn an_idle_connection_out_of_step_is_found_and_replaced() {
             lie.then(|| "$5\r\nother\r\n".to_owned())
         })
         .await;
-        let options = options().silence_timeout(Duration::from_millis(100));
+        let options = options().silence_timeout(SILENCE);
         let store = options.connect(&liar.url()).await.unwrap();
         let mut events = store.events().unwrap();
         until(&mut events, &Event::Disconnected).await;

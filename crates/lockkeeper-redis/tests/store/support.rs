@@ -6,24 +6,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use anyhow::Result;
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Store};
 use lockkeeper_lua::{Script, lock};
 use lockkeeper_redis::RedisStore;
 use lockkeeper_testkit::server::Server;
 pub(crate) use lockkeeper_testkit::site::{options, transport};
+use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// No test takes longer than this; most take milliseconds.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = PATIENCE.saturating_mul(5);
+
+/// Much longer than a server is silent on a slow machine, and yet a test waits for it.
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 
 /// Fails the test if `future` takes longer than [`LIMIT`].
 pub(crate) async fn bounded<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future)
         .await
         .expect("the test hangs")
+}
+
+/// Calls `attempt` with a time in which no answer comes that waits for a timeout.
+pub(crate) async fn promptly(attempt: impl AsyncFnMut(Duration) -> Result<()>) {
+    let witness = Server::start().await.unwrap();
+    let prompt = Duration::from_secs(1);
+    bounded(beyond_stalls(&witness, prompt, attempt))
+        .await
+        .unwrap();
 }
 
 /// Checks every 5 ms until `condition` holds: for facts on a server, which reports no changes.
@@ -33,7 +47,7 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let looked = tokio::time::timeout(LIMIT / 2, look).await;
+    let looked = tokio::time::timeout(PATIENCE, look).await;
     assert!(looked.is_ok(), "never came true: {what}");
 }
 
@@ -81,7 +95,7 @@ fn call(script: &'static Script, keys: &[String], args: &[&str], form: Form) -> 
     let args = args.iter().map(ToString::to_string);
     let item = ScriptCall::new(script, keys.to_vec(), args);
     let request = REQUEST.fetch_add(1, Ordering::Relaxed);
-    Call::new(item, request, form, Duration::from_secs(5))
+    Call::new(item, request, form, PATIENCE)
 }
 
 pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
