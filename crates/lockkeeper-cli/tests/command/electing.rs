@@ -13,9 +13,8 @@ use crate::support::{Run, until, with_ttl};
 
 /// A run that leads until its stdin ends.
 fn server_of(server: &Server, label: &str, ttl: &str) -> Result<Run> {
-    let value = format!("{label}:8080");
-    let words = ["--label", label, "--elect", "api", "--value", &value];
-    Run::start(server, &[&words[..], &["--ttl", ttl, "--", "cat"]].concat())
+    let options = format!("--label {label} --elect api --value {label}:8080 --ttl {ttl}");
+    Run::start(server, &options, &["cat"])
 }
 
 /// Waits until this many runs stand by.
@@ -69,8 +68,7 @@ async fn one_of_a_fleet_runs_and_the_next_takes_over_when_it_ends_or_dies() -> R
         standing_by(&server, 1).await?;
         let mut third = server_of(&server, "three", &ttl)?;
         standing_by(&server, 2).await?;
-        drop(first.child.stdin.take());
-        ensure!(first.code().await? == 0);
+        ensure!(first.close().await? == 0);
         second.event("started").await?;
         ensure!(watch.next().await?["value"] == "two:8080");
 
@@ -83,8 +81,7 @@ async fn one_of_a_fleet_runs_and_the_next_takes_over_when_it_ends_or_dies() -> R
         }
         ensure!(seen["value"] == "three:8080", "{seen}");
         ensure!(seen["term"].as_u64() > led["term"].as_u64());
-        drop(third.child.stdin.take());
-        ensure!(third.code().await? == 0);
+        ensure!(third.close().await? == 0);
         ensure!(watch.next().await?["term"].is_null());
         Ok(())
     })
@@ -102,12 +99,12 @@ async fn the_unit_of_the_examples_starts_a_leader() -> Result<()> {
         .and_then(|start| start.split_once(" -- "))
         .context("it starts no program")?;
     let host = command.replace("%H", "db1");
-    let words: Vec<&str> = host.split(' ').collect();
-    ensure!(words[..2] == ["/usr/bin/lockkeeper", "run"], "{words:?}");
+    let options = host.strip_prefix("/usr/bin/lockkeeper run ");
     let server = Server::start().await?;
     let mut watch = Watch::start(&server)?;
     ensure!(watch.next().await?["term"].is_null());
-    let mut run = Run::start(&server, &[&words[2..], &["--", "sleep", "1000"]].concat())?;
+    let options = options.context("it starts something else")?;
+    let mut run = Run::start(&server, options, &["sleep", "1000"])?;
     run.event("started").await?;
     ensure!(watch.next().await?["value"] == "db1:8080");
     // systemd sends this signal first.

@@ -4,37 +4,35 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, Mutex};
+use lockkeeper::Mutex;
 use lockkeeper_testkit::server::Server;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::time::timeout;
 
-use crate::printed::{ask, assert_printed, said};
-use crate::support::{LIMIT, Run, command, until};
+use crate::printed::{ask, assert_printed, said, shell};
+use crate::support::{LIMIT, Run, THIS, command, run, until};
 
 #[tokio::test]
 async fn of_two_machines_one_runs_the_job_and_the_other_names_the_holder() -> Result<()> {
     let server = Server::start().await?;
-    let words = ["--label", "machine one", "--lock", "nightly", "--", "cat"];
-    let mut first = Run::start(&server, &words)?;
+    let mut first = Run::start(&server, "--label machine-one --lock nightly", &["cat"])?;
     first.event("started").await?;
     let job = "--no-wait --lock nightly -- echo ran";
     let second = ask(&server, &format!("run {job}")).await?;
     let pid = first.child.id().unwrap_or_default();
     ensure!(
-        second.err.contains(&format!(":{pid} machine one")),
+        second.err.contains(&format!(":{pid} machine-one")),
         "{second}"
     );
     assert_printed!(second, @r#"
-    ! lockkeeper: "nightly" is held by <machine>:<pid> machine one
+    ! lockkeeper: "nightly" is held by <machine>:<pid> machine-one
     => 75
     "#);
     ensure!(ask(&server, &format!("run -E 5 {job}")).await?.code == Some(5));
     assert_printed!(ask(&server, &format!("run -E 0 {job}")).await?, @"");
-    drop(first.child.stdin.take());
-    ensure!(first.code().await? == 0);
+    ensure!(first.close().await? == 0);
     assert_printed!(ask(&server, &format!("run {job}")).await?, @"ran");
     Ok(())
 }
@@ -55,8 +53,7 @@ async fn the_exit_code_is_the_programs_own() -> Result<()> {
         (&["/etc/passwd"], 126),
         (&["/"], 126),
     ] {
-        let words = [&["run", "--lock", "name", "--"], program].concat();
-        let said = said(&server.url(), &words).await?;
+        let said = said(&server.url(), &run("--lock name", program)).await?;
         ensure!(said.code == Some(code), "{program:?}: {said}");
     }
     // Each of these runs has released the lock.
@@ -68,7 +65,7 @@ async fn the_exit_code_is_the_programs_own() -> Result<()> {
 #[tokio::test]
 async fn a_server_out_of_reach_is_69_and_nothing_is_started() -> Result<()> {
     // Nothing listens on port 1.
-    let words = ["run", "--lock", "name", "--", "echo", "ran"];
+    let words = run("--lock name", &["echo", "ran"]);
     assert_printed!(said("redis://:secret@127.0.0.1:1", &words).await?, @"
     ! lockkeeper: could not connect to 127.0.0.1:1: Connection refused
     => 69
@@ -80,7 +77,7 @@ async fn a_server_out_of_reach_is_69_and_nothing_is_started() -> Result<()> {
 async fn the_program_gets_stdin_and_knows_its_lock() -> Result<()> {
     let server = Server::start().await?;
     let script = "cat; env | grep ^LOCKKEEPER_ | grep -v URL | sort; exit 9";
-    let words = ["run", "--fair", "--lock", "name", "--", "sh", "-c", script];
+    let words = run("--fair --lock name", &["sh", "-c", script]);
     let mut command = command(&server.url(), &words);
     command
         .env("LOCKKEEPER_KIND", "forged")
@@ -121,9 +118,7 @@ async fn a_program_knows_its_mode_or_permits_and_one_inside_knows_its_own() -> R
         "--semaphore s --limit 8 --permits 3",
         "--lock job --slot a",
     ] {
-        let words = ["run", "--json"].into_iter().chain(options.split(' '));
-        let program = ["--", "sh", "-c", &script, env!("CARGO_BIN_EXE_lockkeeper")];
-        let said = said(&server.url(), &words.chain(program).collect::<Vec<_>>()).await?;
+        let said = shell(&server, &format!("--json {options}"), &script).await?;
         ensure!(said.code == Some(0), "{said}");
         let granted = said.err.lines().find(|line| line.contains("granted"));
         shown += &format!("{}{}\n", said.out, granted.context("not granted")?);
@@ -149,10 +144,7 @@ async fn a_program_knows_its_mode_or_permits_and_one_inside_knows_its_own() -> R
 async fn what_a_program_leaves_behind_is_stopped_before_the_lock_is_free() -> Result<()> {
     let server = Server::start().await?;
     let script = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 60; done' & read -r _; exit 7";
-    let words = [
-        "--lock", "name", "--grace", "300ms", "--", "sh", "-c", script,
-    ];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::shell(&server, "--lock name --grace 300ms", script)?;
     let orphan = Pid::from_raw(run.line().await?.parse()?).context("no process")?;
     drop(run.child.stdin.take());
     run.event("exited").await?;
@@ -169,8 +161,7 @@ async fn what_a_program_leaves_behind_is_stopped_before_the_lock_is_free() -> Re
 async fn whom_the_program_leaves_behind_is_buried_while_it_runs() -> Result<()> {
     let server = Server::start().await?;
     let script = "for i in 1 2 3 4; do (sleep 0 &); (setsid sleep 0 &); done; echo left; read -r _";
-    let words = ["--lock", "name", "--", "sh", "-c", script];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::shell(&server, "--lock name", script)?;
     run.says("left").await?;
     let id = run.child.id().context("it ended")?;
     until("only the program and the watcher are left", async || {
@@ -178,8 +169,7 @@ async fn whom_the_program_leaves_behind_is_buried_while_it_runs() -> Result<()> 
         Ok(std::fs::read_to_string(path)?.split_whitespace().count() == 2)
     })
     .await?;
-    drop(run.child.stdin.take());
-    ensure!(run.code().await? == 1);
+    ensure!(run.close().await? == 1);
     Ok(())
 }
 
@@ -190,10 +180,7 @@ async fn the_dead_that_a_process_outside_does_not_bury_keep_no_lock() -> Result<
     // A process that leaves the group and its session, and has a child that stays in the group.
     let outside = "sh -c 'echo $$; : & exec setsid sleep 600 >/dev/null' &";
     let script = format!("{outside} read -r _; exit 7");
-    let words = [
-        "--lock", "name", "--grace", "300ms", "--", "sh", "-c", &script,
-    ];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::shell(&server, "--lock name --grace 300ms", &script)?;
     let outside = Pid::from_raw(run.line().await?.parse()?).context("no process")?;
     until("it has a child that has died", async || {
         let outside = outside.as_raw_pid();
@@ -228,7 +215,7 @@ async fn a_lock_is_not_let_go_under_whom_the_command_may_not_kill() -> Result<()
     let other = "setpriv --reuid 65534 --clear-groups sh -c 'echo $$; exec sleep 600 >&2'";
     let script = format!("{other} & read -r _; exit 0");
     let mut child = tokio::process::Command::new("setpriv")
-        .args(["--bounding-set", "-kill", env!("CARGO_BIN_EXE_lockkeeper")])
+        .args(["--bounding-set", "-kill", THIS])
         .args(["run", "--ttl", "1m", "--grace", "300ms", "--lock", "name"])
         .arg("--events")
         .arg(&file)
@@ -267,10 +254,7 @@ async fn a_kept_lock_is_held_for_as_long_as_anybody_of_the_group_lives() -> Resu
     let path = pipe.to_str().unwrap();
     let script = "(cat <\"$1\" >/dev/null) & exit 6";
     let program = ["sh", "-c", script, "sh", path];
-    let mut run = Run::start(
-        &server,
-        &[&["--keep", "--lock", "name", "--"], &program[..]].concat(),
-    )?;
+    let mut run = Run::start(&server, "--keep --lock name", &program)?;
     run.event("exited").await?;
     let lock = Mutex::new(&client, "name");
     ensure!(lock.try_acquire().await?.is_none(), "it was let go");
@@ -287,57 +271,25 @@ async fn a_kept_lock_is_held_for_as_long_as_anybody_of_the_group_lives() -> Resu
 #[tokio::test]
 async fn a_shortest_time_keeps_others_out_after_the_program_is_done() -> Result<()> {
     let server = Server::start().await?;
-    let words = ["--min-hold", "1h", "--lock", "name", "--", "true"];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::start(&server, "--min-hold 1h --lock name", &["true"])?;
     let released = run.event("released").await?;
     ensure!(released["kept_ms"].as_u64() > Some(3_000_000), "{released}");
     ensure!(run.code().await? == 0);
-    ensure!(
-        ask(&server, "run --no-wait --lock name -- true")
-            .await?
-            .code
-            == Some(75)
-    );
+    let again = ask(&server, "run --no-wait --lock name -- true").await?;
+    ensure!(again.code == Some(75));
     Ok(())
 }
 
 #[tokio::test]
 async fn a_longest_time_stops_the_program_before_it_is_over() -> Result<()> {
     let server = Server::start().await?;
-    let terms = ["--ttl", "10m", "--grace", "3m", "--max-hold", "181s"];
     let program = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
-    let program = ["--lock", "name", "--", "sh", "-c", program];
-    let mut run = Run::start(&server, &[&terms[..], &program].concat())?;
+    let terms = "--ttl 10m --grace 3m --max-hold 181s --lock name";
+    let mut run = Run::shell(&server, terms, program)?;
     run.event("terminating").await?;
     let over = run.event("over").await?;
     ensure!(over["left_ms"].as_u64() > Some(0), "{over}");
     ensure!(run.code().await? == 76);
-    Ok(())
-}
-
-#[tokio::test]
-async fn runs_in_a_queue_go_in_the_order_of_their_coming() -> Result<()> {
-    let server = Server::start().await?;
-    let client = lockkeeper::connect_with(&server.url(), Client::builder()).await?;
-    let lock = lockkeeper::FairLock::new(&client, "name");
-    let guard = lock.acquire().await?;
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("order");
-    let mut runs = Vec::new();
-    for number in 1..=3 {
-        let script = format!("echo {number} >> '{}'", file.display());
-        let words = ["--fair", "--lock", "name", "--", "sh", "-c", &script];
-        runs.push(Run::start(&server, &words)?);
-        until("it stands in the queue", async || {
-            Ok(lock.queue_len().await? == number)
-        })
-        .await?;
-    }
-    guard.release().await?;
-    for run in &mut runs {
-        ensure!(run.code().await? == 0);
-    }
-    ensure!(std::fs::read_to_string(file)? == "1\n2\n3\n");
     Ok(())
 }
 
@@ -380,8 +332,7 @@ async fn a_program_begins_with_the_signals_and_files_it_would_have_without() -> 
     let mut bare = tokio::process::Command::new("env");
     bare.args(["--default-signal", "sh", "-c", script]);
     let bare = bare.stdin(Stdio::null()).output();
-    let words = ["run", "--lock", "name", "--", "sh", "-c", script];
-    let said = said(&server.url(), &words).await?;
+    let said = shell(&server, "--lock name", script).await?;
     ensure!(said.out.contains("SigIgn"), "{said}");
     ensure!(said.out == String::from_utf8(bare.await?.stdout)?, "{said}");
     Ok(())

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use lockkeeper::{Client, ReentrantLock};
 use lockkeeper_testkit::server::Server;
 
-use crate::printed::{Said, assert_printed, end_of, said};
+use crate::printed::{Said, assert_printed, end_of, shell};
 use crate::support::command;
 
 #[tokio::test]
@@ -13,26 +13,20 @@ async fn a_run_inside_a_run_gets_in_again_by_any_lock_with_its_token() -> Result
     let inner = "set -- $LOCKKEEPER_FENCE; for name in $LOCKKEEPER_NAME; do echo $name $1; shift; \
                  \"$0\" run --no-wait --reenter --lock $name -- \
                  sh -c 'echo $LOCKKEEPER_NAME $LOCKKEEPER_FENCE'; done";
-    let job = ["--", "sh", "-c", inner, env!("CARGO_BIN_EXE_lockkeeper")];
-    for locks in [&["--lock", "b"][..], &["--lock", "b", "--lock", "a"]] {
-        let said = said(
-            &server.url(),
-            &[&["run", "--reenter"], locks, &job].concat(),
-        )
-        .await?;
+    for (locks, expected) in [("--lock b", 2), ("--lock b --lock a", 4)] {
+        let said = shell(&server, &format!("--reenter {locks}"), inner).await?;
         let lines: Vec<&str> = said.out.lines().collect();
-        ensure!(said.code == Some(0) && lines.len() == locks.len(), "{said}");
+        ensure!(said.code == Some(0) && lines.len() == expected, "{said}");
         ensure!(lines.chunks(2).all(|both| both[0] == both[1]), "{said}");
     }
     Ok(())
 }
 
 /// Returns the environment of a program whose run has ended.
-async fn stale_environment(server: &Server, locks: &[&str]) -> Result<Vec<(String, String)>> {
+async fn stale_environment(server: &Server, locks: &str) -> Result<Vec<(String, String)>> {
     // The variables end with NUL bytes, because with several locks names and tokens have one line for each.
     let show = "env -0 | grep -z ^LOCKKEEPER_ | grep -zv URL";
-    let job = ["--reenter", "--", "sh", "-c", show];
-    let outer = said(&server.url(), &[&["run"], locks, &job].concat()).await?;
+    let outer = shell(server, &format!("--reenter {locks}"), show).await?;
     ensure!(outer.code == Some(0), "{outer}");
     let pairs = outer.out.split('\0').filter_map(|it| it.split_once('='));
     Ok(pairs
@@ -54,10 +48,7 @@ async fn said_inside(
 async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect_with(&server.url(), Client::builder()).await?;
-    for locks in [
-        &["--lock", "name"][..],
-        &["--lock", "name", "--lock", "other"],
-    ] {
+    for locks in ["--lock name", "--lock name --lock other"] {
         let stale = stale_environment(&server, locks).await?;
         let job = "run --reenter --wait 10m --lock name -- echo ran";
         let refused = async || {
@@ -100,7 +91,7 @@ async fn who_outlives_a_run_does_not_get_in_by_its_environment() -> Result<()> {
 #[tokio::test]
 async fn an_environment_without_the_tokens_of_its_locks_is_refused() -> Result<()> {
     let server = Server::start().await?;
-    let mut stale = stale_environment(&server, &["--lock", "name"]).await?;
+    let mut stale = stale_environment(&server, "--lock name").await?;
     let job = "run --reenter --lock name -- echo ran";
     for fence in ["", "none", "1\n2"] {
         for (name, value) in &mut stale {

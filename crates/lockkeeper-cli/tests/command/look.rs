@@ -11,10 +11,8 @@ use crate::support::{LIMIT, Run, db7, until};
 #[tokio::test]
 async fn inspect_shows_the_holder_and_the_queue_in_order() -> Result<()> {
     let server = Server::start().await?;
-    let words = "--fair --lock printer -- cat"
-        .split(' ')
-        .collect::<Vec<_>>();
-    let mut run = Run::start(&server, &[&["--label", "the printer"], &words[..]].concat())?;
+    let options = "--label the-printer --fair --lock printer";
+    let mut run = Run::start(&server, options, &["cat"])?;
     let granted = run.event("granted").await?;
     let client = db7(&server).await?;
     let lock = FairLock::new(&client, "printer");
@@ -39,7 +37,7 @@ async fn inspect_shows_the_holder_and_the_queue_in_order() -> Result<()> {
     assert_printed!(ask(&server, "inspect printer").await?, @"
     printer: fair, token <token>, since <time>
     HOLDER   MODE   STATE   LEFT   CLAIM
-    <machine>:<pid> the printer   exclusive   held   <left>   <client>:1/<claim>
+    <machine>:<pid> the-printer   exclusive   held   <left>   <client>:1/<claim>
     PLACE   WAITER   CLAIM
     1   db7:99   <client>:2/<claim>
     2   db7:99   <client>:3/<claim>
@@ -91,7 +89,7 @@ async fn what_an_acquisition_noted_is_shown_and_changes_no_terminal() -> Result<
     })
     .await?;
     assert_printed!(asked(&server, &["ls", "inspect order:42"]).await?);
-    let mut run = Run::start(&server, &["--fair", "--lock", "order:42", "--", "true"])?;
+    let mut run = Run::start(&server, "--fair --lock order:42", &["true"])?;
     assert_printed!(run.event_line("waiting").await?, @r#"{"at":"<time>","ms":<ms>,"event":"waiting","name":"order:42","holders":["web-1 (user 7 \u202ex)"],"since":"<time>","left_ms":<ms>,"place":2}"#);
     waiting.abort();
     Ok(())

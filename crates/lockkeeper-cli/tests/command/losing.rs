@@ -21,7 +21,7 @@ use rustix::process::{Pid, kill_process};
 use tokio::io::AsyncReadExt as _;
 
 use crate::support::{
-    Death, LIMIT, Run, STUBBORN, Witness, freeze, lease_end, take, until, with_ttl,
+    Death, LIMIT, Run, STUBBORN, THIS, Witness, freeze, lease_end, take, until, with_ttl,
 };
 
 const KEY: &str = "lockkeeper:name";
@@ -31,11 +31,8 @@ const KEY: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_millis(3750);
 
 /// The options for a lock with this ttl and the longest grace that fits.
-fn terms(name: &str, ttl: Duration) -> Vec<String> {
-    let (ttl, grace) = (format!("{ttl:?}"), format!("{:?}", ttl / 3));
-    ["--lock", name, "--ttl", &ttl, "--grace", &grace]
-        .map(str::to_owned)
-        .into()
+fn terms(name: &str, ttl: Duration) -> String {
+    format!("--lock {name} --ttl {ttl:?} --grace {:?}", ttl / 3)
 }
 
 /// A run whose processes ignore TERM, and its lock.
@@ -47,31 +44,28 @@ struct Stubborn {
 }
 
 impl Stubborn {
-    async fn start(server: &Server, name: &str, ttl: Duration, words: &[&str]) -> Result<Self> {
-        let program = ["sh", "-c", STUBBORN, "sh"];
-        Self::with_program(server, name, ttl, words, &program).await
+    async fn start(server: &Server, name: &str, ttl: Duration, options: &str) -> Result<Self> {
+        Self::shell(server, name, ttl, options, STUBBORN).await
     }
 
-    /// The same with another program, whose last argument will be the pipe of the witness.
-    async fn with_program(
+    /// The same with another script, in which `$0` is the command and `$1` the pipe of the witness.
+    async fn shell(
         server: &Server,
         name: &str,
         ttl: Duration,
-        words: &[&str],
-        program: &[&str],
+        options: &str,
+        script: &str,
     ) -> Result<Self> {
         let mut witness = Witness::new()?;
-        let terms = terms(name, ttl);
-        let mut all: Vec<&str> = terms.iter().map(String::as_str).collect();
-        all.extend(words.iter().chain(&["--"]).chain(program));
-        all.push(witness.path()?);
-        let run = Run::start(server, &all)?;
+        let all = format!("{} {options}", terms(name, ttl));
+        let program = ["sh", "-c", script, THIS, witness.path()?];
+        let run = Run::start(server, &all, &program)?;
         witness.ready().await?;
         Ok(Self {
             run,
             witness,
             key: format!("lockkeeper:{name}"),
-            what: format!("{words:?}"),
+            what: all,
         })
     }
 
@@ -111,14 +105,14 @@ async fn when_the_server_stands_still_the_whole_group_is_dead_before_the_lease_e
     with_ttl(TTL, async |ttl| {
         let server = Server::start().await?;
         let runs = [
-            ("plain", &[][..]),
-            ("kill", &["--on-lost", "kill"]),
-            ("fair", &["--fair"]),
-            ("reenter", &["--reenter"]),
-            ("shared", &["--shared"]),
-            ("exclusive", &["--exclusive"]),
+            ("plain", ""),
+            ("kill", "--on-lost kill"),
+            ("fair", "--fair"),
+            ("reenter", "--reenter"),
+            ("shared", "--shared"),
+            ("exclusive", "--exclusive"),
         ];
-        let runs = runs.map(|(name, words)| Stubborn::start(&server, name, ttl, words));
+        let runs = runs.map(|(name, options)| Stubborn::start(&server, name, ttl, options));
         all_die(&server, try_join_all(runs).await?, ttl).await
     })
     .await
@@ -129,14 +123,14 @@ async fn when_the_key_is_removed_the_whole_group_is_dead_before_the_lease_would_
 {
     with_ttl(TTL, async |ttl| {
         let server = Server::start().await?;
-        let dies = async |name, words| {
-            let stubborn = Stubborn::start(&server, name, ttl, words).await?;
+        let dies = async |name, options| {
+            let stubborn = Stubborn::start(&server, name, ttl, options).await?;
             let lease = lease_end(&server, &stubborn.key, ttl).await?;
             server.command(&["DEL", &stubborn.key]).await?;
             ensure!(stubborn.dies_before(lease).await?.code().await? == 76);
             Ok(())
         };
-        tokio::try_join!(dies("plain", &[]), dies("kill", &["--on-lost", "kill"]))?;
+        tokio::try_join!(dies("plain", ""), dies("kill", "--on-lost kill"))?;
         Ok(())
     })
     .await
@@ -147,10 +141,9 @@ async fn in_a_container_whose_session_is_outside_the_whole_group_is_dead_as_well
     with_ttl(TTL, async |ttl| {
         let server = Server::start().await?;
         let mut witness = Witness::new()?;
-        let terms = terms("name", ttl);
-        let mut words: Vec<&str> = terms.iter().map(String::as_str).collect();
-        words.extend(["--", "sh", "-c", STUBBORN, "sh", witness.path()?]);
-        let Some(run) = Run::start_contained(&server, &words).await? else {
+        let program = ["sh", "-c", STUBBORN, "sh", witness.path()?];
+        let run = Run::start_contained(&server, &terms("name", ttl), &program).await?;
+        let Some(run) = run else {
             println!("no PID namespace may be made here: nothing was tried");
             return Ok(());
         };
@@ -172,8 +165,7 @@ async fn a_revoked_program_may_clean_up_and_then_the_lock_is_free() -> Result<()
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let script = "trap 'echo cleaned; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
-    let words = ["--ttl", "1h", "--lock", "name", "--", "sh", "-c", script];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::shell(&server, "--ttl 1h --lock name", script)?;
     // If the revocation came before the holder listens, the holder would learn of it only with its next renewal.
     let granted = run.event("granted").await?;
     let owner = granted["owner"].as_str().unwrap_or_default();
@@ -197,7 +189,7 @@ async fn a_revoked_program_may_clean_up_and_then_the_lock_is_free() -> Result<()
 async fn a_wrapper_that_was_stopped_for_too_long_kills_the_program_on_waking() -> Result<()> {
     with_ttl(Duration::from_secs(2), async |ttl| {
         let server = Server::start().await?;
-        let stubborn = Stubborn::start(&server, "name", ttl, &[]).await?;
+        let stubborn = Stubborn::start(&server, "name", ttl, "").await?;
         stubborn.run.signal(Signal::STOP)?;
         until("the lock is free", async || {
             Ok(server.command(&["EXISTS", KEY]).await?.into_integer()? == 0)
@@ -222,8 +214,7 @@ async fn a_program_dies_with_its_wrapper_and_the_lock_is_free_when_its_ttl_is_ov
         let server = Server::start().await?;
         let client = lockkeeper::connect(&server.url()).await?;
         let script = "exec 3>\"$1\"; echo ready >&3; exec sleep 600";
-        let program = ["sh", "-c", script, "sh"];
-        let stubborn = Stubborn::with_program(&server, "name", ttl, &[], &program).await?;
+        let stubborn = Stubborn::shell(&server, "name", ttl, "", script).await?;
         let lease = lease_end(&server, KEY, ttl).await?;
         stubborn.run.signal(Signal::KILL)?;
         let mut run = stubborn.dies_before(lease).await?;
@@ -241,8 +232,8 @@ async fn a_program_dies_with_its_wrapper_and_the_lock_is_free_when_its_ttl_is_ov
 async fn all_that_a_program_has_started_die_with_its_wrapper() -> Result<()> {
     with_ttl(TTL, async |ttl| {
         let server = Server::start().await?;
-        for words in [&[][..], &["--on-lost", "ignore"], &["--keep"]] {
-            let stubborn = Stubborn::start(&server, "name", ttl, words).await?;
+        for options in ["", "--on-lost ignore", "--keep"] {
+            let stubborn = Stubborn::start(&server, "name", ttl, options).await?;
             let lease = lease_end(&server, KEY, ttl).await?;
             stubborn.run.signal(Signal::KILL)?;
             let mut run = stubborn.dies_before(lease).await?;
@@ -262,8 +253,7 @@ async fn a_program_that_kills_its_wrapper_first_of_all_dies_with_all_it_has_star
     let script = "trap '' TERM INT HUP; exec 3>\"$1\"; echo ready >&3; \
         (while :; do sleep 60; done) & kill -KILL $PPID; while :; do sleep 60; done";
     for _ in 0..TIMES {
-        let program = ["sh", "-c", script, "sh"];
-        let stubborn = Stubborn::with_program(&server, "name", TTL, &[], &program).await?;
+        let stubborn = Stubborn::shell(&server, "name", TTL, "", script).await?;
         stubborn.witness.end().await?;
         let mut run = stubborn.run;
         ensure!(run.status().await?.code().is_none());
@@ -281,8 +271,7 @@ async fn nothing_of_a_program_runs_before_its_watcher_is_told() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let trace = folder.path().join("trace");
     let path = trace.to_str().unwrap_or_default();
-    let program = ["--lock", "name", "--", "touch", path];
-    let mut run = Run::start(&server, &program)?;
+    let mut run = Run::start(&server, "--lock name", &["touch", path])?;
     run.event("asking").await?;
     let wrapper = run.pid()?.to_string();
     // Wait until the watcher has started and listens.
@@ -353,8 +342,7 @@ async fn a_run_inside_dies_with_the_wrapper_outside() -> Result<()> {
     with_ttl(TTL, async |ttl| {
         let server = Server::start().await?;
         let inside = inside("--lock other");
-        let program = ["sh", "-c", &inside, env!("CARGO_BIN_EXE_lockkeeper")];
-        let stubborn = Stubborn::with_program(&server, "name", ttl, &[], &program).await?;
+        let stubborn = Stubborn::shell(&server, "name", ttl, "", &inside).await?;
         let lease = lease_end(&server, KEY, ttl).await?;
         stubborn.run.signal(Signal::KILL)?;
         let mut run = stubborn.dies_before(lease).await?;
@@ -369,8 +357,7 @@ async fn a_run_inside_dies_with_the_wrapper_outside() -> Result<()> {
 async fn the_watcher_stands_apart_and_ends_with_the_run() -> Result<()> {
     let server = Server::start().await?;
     let script = "echo ready; read -r _; exit 5";
-    let words = ["--lock", "name", "--", "sh", "-c", script];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::shell(&server, "--lock name", script)?;
     run.says("ready").await?;
     let id = run.pid()?.as_raw_pid();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
@@ -393,8 +380,7 @@ async fn the_watcher_stands_apart_and_ends_with_the_run() -> Result<()> {
     // It has no environment variables, because the URL may be among them.
     let environment = std::fs::read(format!("/proc/{watcher}/environ"))?;
     ensure!(environment.is_empty());
-    drop(run.child.stdin.take());
-    ensure!(run.code().await? == 5);
+    ensure!(run.close().await? == 5);
     until("the watcher has ended", async || {
         Ok(std::fs::read(format!("/proc/{watcher}/stat")).is_err())
     })
@@ -405,14 +391,11 @@ async fn the_watcher_stands_apart_and_ends_with_the_run() -> Result<()> {
 async fn a_program_that_is_to_ignore_the_loss_runs_to_its_end() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
-    let words = ["--lock", "name", "--on-lost", "ignore"];
-    let program = ["--", "sh", "-c", "read -r _; exit 8"];
-    let mut run = Run::start(&server, &[words, program].concat())?;
+    let mut run = Run::shell(&server, "--lock name --on-lost ignore", "read -r _; exit 8")?;
     run.event("started").await?;
     take(&client, "name").await?;
     run.event("ignoring").await?;
-    drop(run.child.stdin.take());
-    ensure!(run.code().await? == 8);
+    ensure!(run.close().await? == 8);
     Ok(())
 }
 
@@ -420,11 +403,7 @@ async fn a_program_that_is_to_ignore_the_loss_runs_to_its_end() -> Result<()> {
 async fn a_lock_found_gone_at_the_end_is_a_loss() -> Result<()> {
     let server = Server::start().await?;
     // With this ttl, no renewal is due before the program ends.
-    let words = ["--lock", "name", "--ttl", "10m"];
-    let mut run = Run::start(
-        &server,
-        &[&words[..], &["--", "sh", "-c", "read -r _"]].concat(),
-    )?;
+    let mut run = Run::shell(&server, "--lock name --ttl 10m", "read -r _")?;
     run.event("started").await?;
     // After its first grant, a client verifies once that it still holds, as soon as it can receive messages.
     until("it has asked", async || {
@@ -454,10 +433,7 @@ async fn when_the_server_stands_still_a_run_inside_is_dead_too_with_all_it_has_s
         let runs = scripts
             .iter()
             .zip(["first", "second"])
-            .map(async |(script, name)| {
-                let program = ["sh", "-c", script, env!("CARGO_BIN_EXE_lockkeeper")];
-                Stubborn::with_program(&server, name, ttl, &[], &program).await
-            });
+            .map(|(script, name)| Stubborn::shell(&server, name, ttl, "", script));
         all_die(&server, try_join_all(runs).await?, ttl).await
     })
     .await
@@ -472,8 +448,7 @@ async fn a_reader_of_events_who_does_not_read_holds_up_no_kill() -> Result<()> {
         let script = format!(
             "trap '' TERM; exec 3>\"$1\"; {fill}; echo ready >&3; while :; do sleep 60; done"
         );
-        let program = ["sh", "-c", &script, "sh"];
-        let stubborn = Stubborn::with_program(&server, "name", ttl, &[], &program).await?;
+        let stubborn = Stubborn::shell(&server, "name", ttl, "", &script).await?;
         let lease = lease_end(&server, KEY, ttl).await?;
         server.command(&["DEL", KEY]).await?;
         ensure!(stubborn.dies_before(lease).await?.code().await? == 76);

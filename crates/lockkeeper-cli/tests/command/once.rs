@@ -9,8 +9,8 @@ use lockkeeper_testkit::server::Server;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::printed::{Said, ask, asked, assert_printed, end_of, said};
-use crate::support::{LIMIT, Run, command, with_ttl};
+use crate::printed::{Said, ask, asked, assert_printed, end_of, said, shell};
+use crate::support::{LIMIT, Run, command, run, with_ttl};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -19,14 +19,9 @@ async fn echo(server: &Server, options: &str) -> Result<Said> {
     ask(server, &format!("run --lock job {options} -- echo ran")).await
 }
 
-/// Runs the same with a shell script as the program.
-async fn shell(server: &Server, words: &[&str], program: &str) -> Result<Said> {
-    let words = [
-        &["run", "--lock", "job"],
-        words,
-        &["--", "sh", "-c", program],
-    ];
-    said(&server.url(), &words.concat()).await
+/// Runs the same with a script for a shell.
+async fn job(server: &Server, options: &str, script: &str) -> Result<Said> {
+    shell(server, &format!("--lock job {options}"), script).await
 }
 
 async fn history(server: &Server) -> Result<Vec<Value>> {
@@ -87,7 +82,7 @@ async fn the_lines_of_the_examples_run_a_job_once() -> Result<()> {
 #[tokio::test]
 async fn a_slot_that_is_done_is_not_run_again_and_another_one_is() -> Result<()> {
     let server = Server::start().await?;
-    let first = shell(&server, &["--slot", "a"], "echo \"ran $LOCKKEEPER_SLOT\"").await?;
+    let first = job(&server, "--slot a", "echo \"ran $LOCKKEEPER_SLOT\"").await?;
     assert_printed!(first, @"ran a");
     assert_printed!(echo(&server, "--slot a").await?, @"");
     assert_printed!(echo(&server, "--slot a --json").await?, @r#"
@@ -122,9 +117,9 @@ async fn of_machines_that_start_together_one_runs_and_all_end_well() -> Result<(
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("log");
     let fleet = (0..4).map(async |_| {
-        let words = ["run", "--lock", "job", "--slot", "a", "--"];
         let program = ["sh", "-c", "echo ran >> \"$0\"; sleep 0.2"];
-        end_of(command(&server.url(), &[&words[..], &program].concat()).arg(&log)).await
+        let words = run("--lock job --slot a", &program);
+        end_of(command(&server.url(), &words).arg(&log)).await
     });
     for ended in try_join_all(fleet).await? {
         ensure!(ended.code == Some(0), "{ended}");
@@ -138,8 +133,8 @@ async fn a_machine_that_dies_in_the_middle_is_followed_by_one_that_waits() -> Re
     with_ttl(Duration::from_secs(2), async |ttl| {
         let server = Server::start().await?;
         let start = |ttl: &str| {
-            let words = ["--lock", "job", "--slot", "a", "--ttl", ttl, "--", "cat"];
-            Run::start(&server, &words)
+            let options = format!("--lock job --slot a --ttl {ttl}");
+            Run::start(&server, &options, &["cat"])
         };
         let mut first = start(&format!("{ttl:?}"))?;
         let dead = first.event("started").await?;
@@ -154,8 +149,7 @@ async fn a_machine_that_dies_in_the_middle_is_followed_by_one_that_waits() -> Re
         ensure!(granted["slot"] == "a", "{granted}");
         let started = second.event("started").await?;
         ensure!(started["pid"] != dead["pid"]);
-        drop(second.child.stdin.take());
-        ensure!(second.code().await? == 0);
+        ensure!(second.close().await? == 0);
         let slots = history(&server).await?;
         ensure!(slots.len() == 1 && slots[0]["runs"] == 1, "{slots:?}");
         ensure!(slots[0]["fence"] == granted["fence"], "{slots:?}");
@@ -167,7 +161,7 @@ async fn a_machine_that_dies_in_the_middle_is_followed_by_one_that_waits() -> Re
 #[tokio::test]
 async fn a_slot_that_failed_is_tried_again_at_once_or_when_its_time_has_come() -> Result<()> {
     let server = Server::start().await?;
-    assert_printed!(shell(&server, &["--slot", "a"], "exit 3").await?, @"=> 3");
+    assert_printed!(job(&server, "--slot a", "exit 3").await?, @"=> 3");
     let early = echo(&server, "--slot a --retry-after 10h").await?;
     ensure!(early.err.contains("in 9h 5"), "{early}");
     assert_printed!(early, @r#"
@@ -197,8 +191,8 @@ async fn of_the_days_that_were_missed_the_newest_run_in_order() -> Result<()> {
             "echo \"$LOCKKEEPER_SLOT\"; [ \"$LOCKKEEPER_SLOT\" != {} ] || exit 7",
             day(1)
         );
-        let daily = ["--once-per", "1d", "--catch-up", "3"];
-        let caught_up = shell(&server, &daily, &program).await?;
+        let daily = "--once-per 1d --catch-up 3";
+        let caught_up = job(&server, daily, &program).await?;
         // A slot that fails does not stop the others.
         ensure!(caught_up.code == Some(7), "{caught_up}");
         let ran: Vec<&str> = caught_up.out.lines().collect();
@@ -217,7 +211,7 @@ async fn of_the_days_that_were_missed_the_newest_run_in_order() -> Result<()> {
         );
         // Slots before the last one that is done do not count as missed.
         for expected in ["ran\n", ""] {
-            let done = echo(&server, &daily.join(" ")).await?;
+            let done = echo(&server, daily).await?;
             ensure!(done.to_string() == expected, "{done}");
         }
         Ok(())
@@ -231,9 +225,8 @@ async fn a_signal_that_asks_to_stop_ends_the_catching_up_also_if_the_program_end
     let server = Server::start().await?;
     ensure!(echo(&server, &format!("--slot {}", day(3))).await?.code == Some(0));
     let program = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done";
-    let words = ["--lock", "job", "--once-per", "1d", "--catch-up", "2"];
-    let program = ["--", "sh", "-c", program];
-    let mut run = Run::start(&server, &[&words[..], &program].concat())?;
+    let options = "--lock job --once-per 1d --catch-up 2";
+    let mut run = Run::shell(&server, options, program)?;
     run.says("ready").await?;
     run.signal(Signal::TERM)?;
     ensure!(run.code().await? == 0);
@@ -245,8 +238,7 @@ async fn a_signal_that_asks_to_stop_ends_the_catching_up_also_if_the_program_end
 #[tokio::test]
 async fn a_program_whose_lock_was_taken_has_not_done_its_slot() -> Result<()> {
     let server = Server::start().await?;
-    let words = ["--lock", "job", "--slot", "a", "--", "sleep", "1000"];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::start(&server, "--lock job --slot a", &["sleep", "1000"])?;
     let granted = run.event("granted").await?;
     run.event("started").await?;
     let taken = format!("release job --force --fence {}", granted["fence"]);
@@ -263,8 +255,15 @@ async fn the_history_is_shown_newest_first_and_moves_no_cursor() -> Result<()> {
     assert_printed!(ask(&server, "history job").await?, @"SLOT   CODE   START   END   RUNS   BY");
     let hostile = "x\u{1b}[2J\ty\u{202e}";
     ensure!(echo(&server, "--slot a").await?.code == Some(0));
-    let words = ["--label", hostile, "--slot", hostile];
-    ensure!(shell(&server, &words, "exit 3").await?.code == Some(3));
+    let words = [
+        "run", "--lock", "job", "--label", hostile, "--slot", hostile,
+    ];
+    let failed = said(
+        &server.url(),
+        &[&words[..], &["--", "sh", "-c", "exit 3"]].concat(),
+    )
+    .await?;
+    ensure!(failed.code == Some(3), "{failed}");
 
     let slots = history(&server).await?;
     let [newest, oldest] = &slots[..] else {
@@ -292,25 +291,14 @@ async fn the_history_is_shown_newest_first_and_moves_no_cursor() -> Result<()> {
 #[tokio::test]
 async fn inspect_shows_who_does_the_work_and_what_has_come_of_it() -> Result<()> {
     let server = Server::start().await?;
-    let words = [
-        "--lock",
-        "job",
-        "--slot",
-        "a",
-        "--",
-        "sh",
-        "-c",
-        "cat; exit 3",
-    ];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::shell(&server, "--lock job --slot a", "cat; exit 3")?;
     run.event("started").await?;
     assert_printed!(ask(&server, "inspect job").await?, @"
     job: once, token <token>, since <time>
     HOLDER   MODE   STATE   LEFT   CLAIM
     <machine>:<pid>   exclusive   held   <left>   <client>:1/<claim>
     ");
-    drop(run.child.stdin.take());
-    ensure!(run.code().await? == 3);
+    ensure!(run.close().await? == 3);
     let failed = ask(&server, "inspect job --json").await?;
     assert_printed!(failed);
     ensure!(echo(&server, "--slot a").await?.code == Some(0));

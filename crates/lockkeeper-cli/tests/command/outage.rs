@@ -7,12 +7,12 @@ use lockkeeper::{Client, FairLock, Mutex};
 use lockkeeper_testkit::server::Server;
 
 use crate::printed::{ask, assert_printed, said};
-use crate::support::{Run, until, with_ttl};
+use crate::support::{Run, run, until, with_ttl};
 
 /// A run that waits for a lock that is held, or has given up already.
-async fn waiting(server: &Server, client: &Client, name: &str, words: &[&str]) -> Result<Run> {
-    let program = ["--", "echo", "ran"];
-    let mut run = Run::start(server, &[&["--lock", name], words, &program].concat())?;
+async fn waiting(server: &Server, client: &Client, name: &str, options: &str) -> Result<Run> {
+    let options = format!("--lock {name} {options}");
+    let mut run = Run::start(server, &options, &["echo", "ran"])?;
     until("it waits", async || {
         let waits = client.inspect(name).await?.waiters != Some(0);
         Ok(waits || run.child.try_wait()?.is_some())
@@ -32,13 +32,10 @@ async fn a_wait_goes_on_through_a_frozen_server() -> Result<()> {
             FairLock::new(&client, "fair").acquire().await?,
             Mutex::new(&client, "several").acquire().await?,
         );
-        let ttl = format!("{ttl:?}");
-        let terms = ["--wait", "10m", "--grace", "100ms", "--ttl", &ttl];
-        let plain = &terms[..];
-        let fair = [plain, &["--fair"]].concat();
-        let several = [plain, &["--lock", "other"]].concat();
+        let terms = format!("--wait 10m --grace 100ms --ttl {ttl:?}");
+        let (fair, several) = (format!("{terms} --fair"), format!("{terms} --lock other"));
         let mut runs = tokio::try_join!(
-            waiting(&server, &client, "plain", plain),
+            waiting(&server, &client, "plain", &terms),
             waiting(&server, &client, "fair", &fair),
             waiting(&server, &client, "several", &several),
         )?;
@@ -70,8 +67,7 @@ async fn a_wait_goes_on_through_a_frozen_server() -> Result<()> {
 async fn a_run_that_may_wait_connects_when_the_server_comes_back() -> Result<()> {
     let server = Server::start().await?;
     server.freeze()?;
-    let words = ["--wait", "10m", "--lock", "name", "--", "echo", "ran"];
-    let mut run = Run::start(&server, &words)?;
+    let mut run = Run::start(&server, "--wait 10m --lock name", &["echo", "ran"])?;
     run.event("unreachable").await?;
     server.thaw()?;
     run.event("granted").await?;
@@ -83,8 +79,8 @@ async fn a_run_that_may_wait_connects_when_the_server_comes_back() -> Result<()>
 async fn a_wait_for_a_server_that_is_not_there_ends_with_its_reason() -> Result<()> {
     // Nothing listens on port 1. A machine that is slow may see that only when the wait is over.
     with_ttl(Duration::from_secs(1), async |wait| {
-        let wanted = format!("{wait:?}");
-        let words = ["run", "--wait", &wanted, "--lock", "name", "--", "echo", "ran"];
+        let options = format!("--wait {wait:?} --lock name");
+        let words = run(&options, &["echo", "ran"]);
         let begun = Instant::now();
         let ended = said("redis://127.0.0.1:1", &words).await?;
         ensure!(begun.elapsed() >= wait);
@@ -99,7 +95,7 @@ async fn a_wait_for_a_server_that_is_not_there_ends_with_its_reason() -> Result<
     .await?;
 
     // The run does not wait if the error cannot pass.
-    let words = ["run", "--wait", "1h", "--lock", "name", "--", "echo", "ran"];
+    let words = run("--wait 1h --lock name", &["echo", "ran"]);
     assert_printed!(said("redis://nobody:x@127.0.0.1:1?x=y", &words).await?, @"
     ! lockkeeper: the URL of the server has a '?', and redis:// takes no settings there but password-file; one that is part of a password is written %3F
     => 64
@@ -115,8 +111,8 @@ async fn a_wait_in_a_queue_that_ends_on_a_frozen_server_is_no_conflict() -> Resu
     let mut wait = Duration::from_secs(1);
     loop {
         let begun = Instant::now();
-        let words = ["--fair", "--wait", &format!("{wait:?}")];
-        let mut run = waiting(&server, &client, "name", &words).await?;
+        let options = format!("--fair --wait {wait:?}");
+        let mut run = waiting(&server, &client, "name", &options).await?;
         server.freeze()?;
         // On a slow machine, the wait may have ended before.
         let in_time = begun.elapsed() < wait;

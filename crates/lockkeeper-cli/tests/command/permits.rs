@@ -4,28 +4,14 @@ use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use lockkeeper::Semaphore;
 use lockkeeper_testkit::server::Server;
-use serde_json::Value;
 
-use crate::printed::{Said, ask, asked, assert_printed, end_of, said};
-use crate::support::{LIMIT, Run, command, db7, until};
+use crate::printed::{Said, ask, asked, assert_printed, end_of, shell};
+use crate::support::{LIMIT, Run, command, db7, run, until};
 
 /// A run that lasts until its stdin ends.
-fn job(server: &Server, label: &str, limit: &str, permits: &str) -> Result<Run> {
-    let words = ["--label", label, "--semaphore", "jobs", "--limit", limit];
-    let program = ["--permits", permits, "--", "cat"];
-    Run::start(server, &[&words[..], &program].concat())
-}
-
-async fn started(run: &mut Run) -> Result<Value> {
-    let granted = run.event("granted").await?;
-    run.event("started").await?;
-    Ok(granted)
-}
-
-async fn end(mut run: Run) -> Result<()> {
-    drop(run.child.stdin.take());
-    ensure!(run.code().await? == 0);
-    Ok(())
+fn job(server: &Server, label: &str, limit: u32, permits: u32) -> Result<Run> {
+    let options = format!("--semaphore jobs --limit {limit} --permits {permits}");
+    Run::start(server, &format!("--label {label} {options}"), &["cat"])
 }
 
 /// Runs `lockkeeper run` with these options and a program that prints that it ran.
@@ -48,9 +34,8 @@ async fn of_a_fleet_of_five_no_more_than_two_work_at_once_and_all_end() -> Resul
     let log = folder.path().join("log");
     let work = "echo begin >> \"$0\"; sleep 0.05; echo end >> \"$0\"";
     let fleet = (0..5).map(async |_| {
-        let words = ["run", "--semaphore", "jobs", "--limit", "2"];
-        let program = ["--", "sh", "-c", work];
-        end_of(command(&server.url(), &[&words[..], &program].concat()).arg(&log)).await
+        let words = run("--semaphore jobs --limit 2", &["sh", "-c", work]);
+        end_of(command(&server.url(), &words).arg(&log)).await
     });
     for ended in try_join_all(fleet).await? {
         ensure!(ended.code == Some(0), "{ended}");
@@ -72,11 +57,11 @@ async fn a_raised_limit_starts_the_next_and_a_lowered_one_stops_nobody() -> Resu
     let jobs = Semaphore::new(&client, "jobs", 2);
     let mut runs = Vec::new();
     for label in ["one", "two"] {
-        let mut run = job(&server, label, "2", "1")?;
-        started(&mut run).await?;
+        let mut run = job(&server, label, 2, 1)?;
+        run.event("started").await?;
         runs.push(run);
     }
-    let mut third = job(&server, "three", "2", "1")?;
+    let mut third = job(&server, "three", 2, 1)?;
     waiting(&jobs, 1).await?;
     assert_printed!(asked(&server, &["limit jobs", "limit jobs 3"]).await?, @"
     $ limit jobs
@@ -84,7 +69,7 @@ async fn a_raised_limit_starts_the_next_and_a_lowered_one_stops_nobody() -> Resu
     $ limit jobs 3
     jobs: a limit of 3, 3 held, 0 waiting
     ");
-    started(&mut third).await?;
+    third.event("started").await?;
     assert_printed!(asked(&server, &["limit jobs 1", "limit jobs --json"]).await?, @r#"
     $ limit jobs 1
     jobs: a limit of 1, 3 held, 0 waiting
@@ -92,15 +77,16 @@ async fn a_raised_limit_starts_the_next_and_a_lowered_one_stops_nobody() -> Resu
     {"name":"jobs","limit":1,"held":3,"waiters":0}
     "#);
 
-    let mut fourth = job(&server, "four", "2", "1")?;
+    let mut fourth = job(&server, "four", 2, 1)?;
     waiting(&jobs, 1).await?;
-    end(third).await?;
-    for run in runs {
+    ensure!(third.close().await? == 0);
+    for mut run in runs {
         ensure!(jobs.state().await?.is_some_and(|it| it.waiters == 1));
-        end(run).await?;
+        ensure!(run.close().await? == 0);
     }
-    started(&mut fourth).await?;
-    end(fourth).await
+    fourth.event("started").await?;
+    ensure!(fourth.close().await? == 0);
+    Ok(())
 }
 
 #[tokio::test]
@@ -135,28 +121,29 @@ async fn a_conflict_says_how_many_permits_are_held_and_whether_somebody_waits_in
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let jobs = Semaphore::new(&client, "jobs", 4);
-    let mut heavy = job(&server, "the heavy one", "4", "3")?;
-    started(&mut heavy).await?;
+    let mut heavy = job(&server, "the-heavy-one", 4, 3)?;
+    heavy.event("started").await?;
     let two = "--semaphore jobs --limit 4 --permits 2";
     assert_printed!(echo(&server, &format!("{two} --no-wait")).await?, @r#"
-    ! lockkeeper: "jobs" has 3 of 4 permits held by <machine>:<pid> the heavy one
+    ! lockkeeper: "jobs" has 3 of 4 permits held by <machine>:<pid> the-heavy-one
     => 75
     "#);
     assert_printed!(echo(&server, &format!("{two} --wait 200ms")).await?, @r#"
-    ! lockkeeper: "jobs" has 3 of 4 permits held by <machine>:<pid> the heavy one
+    ! lockkeeper: "jobs" has 3 of 4 permits held by <machine>:<pid> the-heavy-one
     => 75
     "#);
-    let mut behind = job(&server, "behind", "4", "2")?;
+    let mut behind = job(&server, "behind", 4, 2)?;
     waiting(&jobs, 1).await?;
     let one = "--semaphore jobs --limit 4 --no-wait";
     assert_printed!(echo(&server, one).await?, @r#"
-    ! lockkeeper: "jobs" has 3 of 4 permits held by <machine>:<pid> the heavy one, and another waits in front for more than are free
+    ! lockkeeper: "jobs" has 3 of 4 permits held by <machine>:<pid> the-heavy-one, and another waits in front for more than are free
     => 75
     "#);
-    end(heavy).await?;
-    started(&mut behind).await?;
+    ensure!(heavy.close().await? == 0);
+    behind.event("started").await?;
     assert_printed!(echo(&server, one).await?, @"ran");
-    end(behind).await
+    ensure!(behind.close().await? == 0);
+    Ok(())
 }
 
 #[tokio::test]
@@ -164,10 +151,10 @@ async fn a_run_with_another_limit_works_by_the_one_that_stands_and_says_so() -> 
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let _held = Semaphore::new(&client, "jobs", 2).acquire().await?;
-    let mut run = job(&server, "eight", "8", "1")?;
+    let mut run = job(&server, "eight", 8, 1)?;
     assert_printed!(run.event_line("other-limit").await?, @r#"{"at":"<time>","ms":<ms>,"event":"other-limit","name":"jobs","limit":2}"#);
-    started(&mut run).await?;
-    end(run).await?;
+    run.event("started").await?;
+    ensure!(run.close().await? == 0);
 
     let eight = "--semaphore jobs --limit 8";
     assert_printed!(echo(&server, &format!("{eight} --no-wait")).await?, @r#"
@@ -231,10 +218,7 @@ async fn a_lock_and_a_semaphore_are_taken_both_or_not_at_all() -> Result<()> {
     let script = "echo \"$LOCKKEEPER_NAME\"; echo \"$LOCKKEEPER_KIND\"; set -- $LOCKKEEPER_FENCE; echo $#; \
                   \"$0\" run --no-wait --reenter --lock a -- echo inside; \
                   \"$0\" run --no-wait --reenter --lock a --semaphore jobs --limit 1 -- echo twice; echo $?";
-    let words = ["run"].into_iter().chain(both.split(' '));
-    let program = ["--", "sh", "-c", script, env!("CARGO_BIN_EXE_lockkeeper")];
-    let granted = said(&server.url(), &words.chain(program).collect::<Vec<_>>()).await?;
-    assert_printed!(granted, @r#"
+    assert_printed!(shell(&server, both, script).await?, @r#"
     b
     a
     jobs

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, command};
+use crate::support::{LIMIT, THIS, command, run};
 
 /// Compares what was printed with the snapshot that follows, or with the one in the folder `snapshots`.
 macro_rules! assert_printed {
@@ -116,6 +116,11 @@ pub(crate) async fn said(url: &str, words: &[&str]) -> Result<Said> {
 /// The same for a command line without quotes.
 pub(crate) async fn ask(server: &Server, line: &str) -> Result<Said> {
     said(&server.url(), &line.split_whitespace().collect::<Vec<_>>()).await
+}
+
+/// Runs `lockkeeper run` with these options and a script for a shell, in which `$0` is the command.
+pub(crate) async fn shell(server: &Server, options: &str, script: &str) -> Result<Said> {
+    said(&server.url(), &run(options, &["sh", "-c", script, THIS])).await
 }
 
 /// Waits until a command ends that reads nothing.

@@ -6,10 +6,11 @@ use lockkeeper_testkit::server::Server;
 use tokio::process::Command;
 
 use crate::printed::{ask, assert_printed, end_of, said};
+use crate::support::THIS;
 
 #[tokio::test]
 async fn the_demo_runs_alone_and_on_a_server() -> Result<()> {
-    let mut alone = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    let mut alone = Command::new(THIS);
     alone.arg("demo").env_remove("LOCKKEEPER_URL");
     let alone = end_of(&mut alone).await?.to_string();
     let server = Server::start().await?;
@@ -50,7 +51,7 @@ async fn whoever_has_read_enough_of_a_list_may_go() -> Result<()> {
     let _guard = Mutex::new(&client, "name").acquire().await?;
     let script = "\"$0\" ls | true; \"$0\" inspect name >/dev/full; echo \"code $?\"";
     let mut shell = Command::new("sh");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")]);
+    shell.args(["-c", script, THIS]);
     assert_printed!(end_of(shell.env("LOCKKEEPER_URL", server.url())).await?, @"
     code 71
     ! lockkeeper: could not write: No space left on device (os error 28)

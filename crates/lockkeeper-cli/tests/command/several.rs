@@ -6,10 +6,10 @@ use lockkeeper::Mutex;
 use lockkeeper_core::Name;
 use lockkeeper_testkit::server::Server;
 
-use crate::printed::{ask, end_of, said};
-use crate::support::{Run, command, take};
+use crate::printed::{ask, end_of, shell};
+use crate::support::{Run, command, run, take};
 
-const BOTH: [&str; 4] = ["--lock", "b", "--lock", "a"];
+const BOTH: &str = "--lock b --lock a";
 
 #[tokio::test]
 async fn a_program_runs_under_all_its_locks_or_not_at_all() -> Result<()> {
@@ -17,7 +17,7 @@ async fn a_program_runs_under_all_its_locks_or_not_at_all() -> Result<()> {
     let client = lockkeeper::connect(&server.url()).await?;
     let held = Mutex::new(&client, "a").acquire().await?;
     for patience in ["--no-wait", "--wait 200ms"] {
-        let line = format!("run {patience} --lock b --lock a -- echo ran");
+        let line = format!("run {patience} {BOTH} -- echo ran");
         let refused = ask(&server, &line).await?;
         ensure!(
             refused.code == Some(75) && refused.out.is_empty(),
@@ -30,8 +30,7 @@ async fn a_program_runs_under_all_its_locks_or_not_at_all() -> Result<()> {
     held.release().await?;
 
     let show = "echo \"$LOCKKEEPER_NAME\"; echo \"$LOCKKEEPER_FENCE\"";
-    let job = ["--lock", "b", "--", "sh", "-c", show];
-    let granted = said(&server.url(), &[&["run"], &BOTH[..], &job].concat()).await?;
+    let granted = shell(&server, &format!("{BOTH} --lock b"), show).await?;
     let lines: Vec<&str> = granted.out.lines().collect();
     ensure!(lines.len() == 4 && lines[..2] == ["b", "a"]);
     for (name, token) in [("b", lines[2]), ("a", lines[3])] {
@@ -50,13 +49,12 @@ async fn runs_that_name_their_locks_in_any_order_exclude_one_another_and_all_end
     let count = folder.path().join("count");
     // Without a lock, two runs would read the same number.
     let add = "read -r n < \"$0\"; sleep 0.02; echo $((n + 1)) > \"$0\"";
-    for kind in [&[][..], &["--fair"], &["--exclusive"]] {
+    let names = [["x", "a", "b"], ["b", "x", "a"], ["a", "b", "x"]];
+    for kind in ["", "--fair", "--exclusive"] {
         std::fs::write(&count, "0\n")?;
-        let locks = [["x", "a", "b"], ["b", "x", "a"], ["a", "b", "x"]];
-        let runs = locks.iter().cycle().take(6).map(async |names| {
-            let names = names.iter().flat_map(|name| ["--lock", *name]);
-            let mut words: Vec<&str> = ["run"].into_iter().chain(names).collect();
-            words.extend(kind.iter().chain(&["--", "sh", "-c", add]));
+        let runs = names.iter().cycle().take(6).map(async |[one, two, three]| {
+            let options = format!("{kind} --lock {one} --lock {two} --lock {three}");
+            let words = run(&options, &["sh", "-c", add]);
             end_of(command(&server.url(), &words).arg(&count)).await
         });
         for ended in try_join_all(runs).await? {
@@ -75,10 +73,9 @@ async fn when_one_lock_is_lost_the_others_are_kept_until_the_program_is_dead() -
     let client = lockkeeper::connect(&server.url()).await?;
     // The program ends when the test allows it.
     let script = "trap 'read -r _; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
-    for kind in [&[][..], &["--fair"]] {
-        let terms = ["--ttl", "10m", "--grace", "3m"];
-        let program = ["--", "sh", "-c", script];
-        let mut run = Run::start(&server, &[&BOTH[..], &terms, kind, &program].concat())?;
+    for kind in ["", "--fair"] {
+        let options = format!("{BOTH} {kind} --ttl 10m --grace 3m");
+        let mut run = Run::shell(&server, &options, script)?;
         run.says("ready").await?;
         take(&client, "a").await?;
         let told = run.event("terminating").await?;
@@ -86,8 +83,7 @@ async fn when_one_lock_is_lost_the_others_are_kept_until_the_program_is_dead() -
         ensure!(reason.starts_with("\"a\": "), "{reason}");
         let kept = server.command(&["EXISTS", "lockkeeper:b"]).await?;
         ensure!(kept.into_integer()? == 1, "b was let go under the program");
-        drop(run.child.stdin.take());
-        ensure!(run.code().await? == 76);
+        ensure!(run.close().await? == 76);
         let kept = server.command(&["EXISTS", "lockkeeper:b"]).await?;
         ensure!(kept.into_integer()? == 0, "b is left behind");
     }

@@ -9,8 +9,8 @@ use crate::support::{Run, until};
 
 /// A run that lasts until its stdin ends. It has a label, so that messages show which run they mean.
 fn job(server: &Server, label: &str, mode: &str) -> Result<Run> {
-    let words = ["--label", label, mode, "--lock", "prices", "--", "cat"];
-    Run::start(server, &words)
+    let options = format!("--label {label} {mode} --lock prices");
+    Run::start(server, &options, &["cat"])
 }
 
 /// Waits until the program of a run has started, and returns the token of the run.
@@ -20,30 +20,24 @@ async fn started(run: &mut Run) -> Result<u64> {
     granted["fence"].as_u64().context("no token")
 }
 
-async fn end(mut run: Run) -> Result<()> {
-    drop(run.child.stdin.take());
-    ensure!(run.code().await? == 0);
-    Ok(())
-}
-
 #[tokio::test]
 async fn runs_that_share_work_at_once_and_one_that_is_alone_gets_in_before_later_ones() -> Result<()>
 {
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let lock = RwLock::new(&client, "prices");
-    let mut one = job(&server, "report one", "--shared")?;
+    let mut one = job(&server, "report-one", "--shared")?;
     let phase = started(&mut one).await?;
-    let mut two = job(&server, "report two", "-s")?;
+    let mut two = job(&server, "report-two", "-s")?;
     ensure!(started(&mut two).await? == phase);
 
     let mut alone = job(&server, "load", "--exclusive")?;
     until("it waits", async || Ok(lock.queue_len().await? == 1)).await?;
     let mut late = job(&server, "late", "--shared")?;
     until("it waits behind", async || Ok(lock.queue_len().await? == 2)).await?;
-    end(one).await?;
+    ensure!(one.close().await? == 0);
     ensure!(lock.queue_len().await? == 2, "it came beside a reader");
-    end(two).await?;
+    ensure!(two.close().await? == 0);
     let write = started(&mut alone).await?;
     ensure!(write > phase);
     ensure!(lock.queue_len().await? == 1, "the late one passed it");
@@ -52,9 +46,10 @@ async fn runs_that_share_work_at_once_and_one_that_is_alone_gets_in_before_later
         seen.holders.len() == 1 && !seen.holders[0].shared,
         "{seen:?}"
     );
-    end(alone).await?;
+    ensure!(alone.close().await? == 0);
     ensure!(started(&mut late).await? > write);
-    end(late).await
+    ensure!(late.close().await? == 0);
+    Ok(())
 }
 
 #[tokio::test]
@@ -62,33 +57,33 @@ async fn a_conflict_names_all_who_share_and_says_when_a_waiter_is_the_reason() -
     let server = Server::start().await?;
     let client = lockkeeper::connect(&server.url()).await?;
     let lock = RwLock::new(&client, "prices");
-    let mut one = job(&server, "report one", "--shared")?;
+    let mut one = job(&server, "report-one", "--shared")?;
     started(&mut one).await?;
     let echo = async |options: &str| {
         ask(&server, &format!("run {options} --lock prices -- echo ran")).await
     };
     assert_printed!(echo("-x --no-wait").await?, @r#"
-    ! lockkeeper: "prices" is shared by <machine>:<pid> report one
+    ! lockkeeper: "prices" is shared by <machine>:<pid> report-one
     => 75
     "#);
-    let mut two = job(&server, "report two", "--shared")?;
+    let mut two = job(&server, "report-two", "--shared")?;
     started(&mut two).await?;
     let refused = echo("-x --wait 200ms").await?;
     ensure!(refused.code == Some(75), "{refused}");
     ensure!(
-        refused.err.contains(" report one") && refused.err.contains(" report two"),
+        refused.err.contains(" report-one") && refused.err.contains(" report-two"),
         "{refused}"
     );
     assert_printed!(echo("--shared --no-wait").await?, @"ran");
 
     let mut alone = job(&server, "load", "--exclusive")?;
     until("it waits", async || Ok(lock.queue_len().await? == 1)).await?;
-    end(two).await?;
+    ensure!(two.close().await? == 0);
     assert_printed!(echo("--shared --no-wait").await?, @r#"
-    ! lockkeeper: "prices" is shared by <machine>:<pid> report one, and another waits in front to hold it alone
+    ! lockkeeper: "prices" is shared by <machine>:<pid> report-one, and another waits in front to hold it alone
     => 75
     "#);
-    end(one).await?;
+    ensure!(one.close().await? == 0);
     started(&mut alone).await?;
     assert_printed!(echo("--shared --no-wait -E 9").await?, @r#"
     ! lockkeeper: "prices" is held by <machine>:<pid> load
@@ -103,5 +98,6 @@ async fn a_conflict_names_all_who_share_and_says_when_a_waiter_is_the_reason() -
     ! lockkeeper: lock "prices" is no mutex lock: its key "lockkeeper:prices" holds another kind of lock, or data of another program or of a later version of Lockkeeper; choose another name or namespace, or upgrade
     => 64
     "#);
-    end(alone).await
+    ensure!(alone.close().await? == 0);
+    Ok(())
 }

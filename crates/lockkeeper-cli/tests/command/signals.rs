@@ -5,7 +5,7 @@ use lockkeeper::FairLock;
 use lockkeeper_testkit::server::Server;
 use rustix::process::Signal;
 
-use crate::support::{Run, until};
+use crate::support::{Run, THIS, until};
 
 const ALL: [(Signal, &str); 6] = [
     (Signal::INT, "INT"),
@@ -23,8 +23,7 @@ async fn signals_reach_the_program() -> Result<()> {
         let script = format!(
             "trap 'echo got {name}; exit 42' {name}; echo ready; while :; do sleep 0.02; done"
         );
-        let words = ["--lock", "name", "--", "sh", "-c", &script];
-        let mut run = Run::start(&server, &words)?;
+        let mut run = Run::shell(&server, "--lock name", &script)?;
         run.says("ready").await?;
         run.signal(signal)?;
         run.says(&format!("got {name}")).await?;
@@ -40,9 +39,9 @@ async fn a_waiter_leaves_the_queue_at_once_on_a_signal() -> Result<()> {
     let lock = FairLock::new(&client, "name");
     let _guard = lock.acquire().await?;
     // A waiter that only fell silent would keep its place for six times the grace.
-    let words = "--fair --ttl 10m --grace 3m --lock name -- true";
+    let options = "--fair --ttl 10m --grace 3m --lock name";
     for (signal, name) in ALL {
-        let mut run = Run::start(&server, &words.split(' ').collect::<Vec<_>>())?;
+        let mut run = Run::start(&server, options, &["true"])?;
         until("it waits", async || Ok(lock.queue_len().await? == 1)).await?;
         run.signal(signal)?;
         until("it has left", async || Ok(lock.queue_len().await? == 0)).await?;
@@ -57,7 +56,7 @@ async fn a_signal_that_is_to_be_ignored_is_ignored_by_the_program_too() -> Resul
     let script =
         "trap '' HUP; \"$0\" run --lock name -- sh -c 'kill -HUP $PPID; kill -HUP $$; exit 5'";
     let output = tokio::process::Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")])
+        .args(["-c", script, THIS])
         .env("LOCKKEEPER_URL", server.url())
         .output()
         .await?;

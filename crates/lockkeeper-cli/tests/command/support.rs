@@ -23,11 +23,20 @@ use tokio::time::timeout;
 /// The time limit of every wait: longer than anything here takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
+/// The command.
+pub(crate) const THIS: &str = env!("CARGO_BIN_EXE_lockkeeper");
+
+/// The arguments of a `run` with these options and this program.
+pub(crate) fn run<'a>(options: &'a str, program: &[&'a str]) -> Vec<&'a str> {
+    let words = ["run"].into_iter().chain(options.split_whitespace());
+    words.chain(["--"]).chain(program.iter().copied()).collect()
+}
+
 /// Returns the command with these arguments and a server, without the variables of this process that it would read. It does
 /// not ignore the signals that this process ignores, for example under `nohup`.
 pub(crate) fn command(url: &str, words: &[&str]) -> Command {
     let mut command = Command::new("env");
-    command.args(["--default-signal", env!("CARGO_BIN_EXE_lockkeeper")]);
+    command.args(["--default-signal", THIS]);
     command.args(words).kill_on_drop(true);
     clean(&mut command, url);
     command
@@ -50,10 +59,14 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Starts `lockkeeper run --json` with these further arguments.
-    pub(crate) fn start(server: &Server, words: &[&str]) -> Result<Self> {
-        let words = [&["run", "--json"], words].concat();
-        Self::spawn(command(&server.url(), &words))
+    /// Starts `lockkeeper run --json` with these options and this program.
+    pub(crate) fn start(server: &Server, options: &str, program: &[&str]) -> Result<Self> {
+        Self::command(server, &run(&format!("--json {options}"), program))
+    }
+
+    /// The same with a script for a shell, in which `$0` is the command.
+    pub(crate) fn shell(server: &Server, options: &str, script: &str) -> Result<Self> {
+        Self::start(server, options, &["sh", "-c", script, THIS])
     }
 
     /// Starts another subcommand.
@@ -63,7 +76,11 @@ impl Run {
 
     /// Starts `lockkeeper run --json` as the first process of a PID namespace. Its session and group were made outside of the
     /// namespace, as with `docker exec`. Returns `None` if this process may not make a namespace.
-    pub(crate) async fn start_contained(server: &Server, words: &[&str]) -> Result<Option<Self>> {
+    pub(crate) async fn start_contained(
+        server: &Server,
+        options: &str,
+        program: &[&str],
+    ) -> Result<Option<Self>> {
         const CONTAIN: [&str; 4] = ["--fork", "--pid", "--mount-proc", "--kill-child"];
         let mut trial = Command::new("unshare");
         trial.args(CONTAIN).arg("true").stderr(Stdio::null());
@@ -71,8 +88,8 @@ impl Run {
             return Ok(None);
         }
         let mut command = Command::new("unshare");
-        command.args(CONTAIN).arg(env!("CARGO_BIN_EXE_lockkeeper"));
-        command.args(["run", "--json"]).args(words);
+        let options = format!("--json {options}");
+        command.args(CONTAIN).arg(THIS).args(run(&options, program));
         clean(command.kill_on_drop(true), &server.url());
         Self::spawn(command).map(Some)
     }
@@ -124,6 +141,12 @@ impl Run {
         Ok(timeout(LIMIT, self.child.wait())
             .await
             .context("it hangs")??)
+    }
+
+    /// Ends the stdin of its program, and waits for the exit code.
+    pub(crate) async fn close(&mut self) -> Result<i32> {
+        drop(self.child.stdin.take());
+        self.code().await
     }
 
     /// Waits until the run ends, and returns its exit code.

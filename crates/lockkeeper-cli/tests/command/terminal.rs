@@ -16,7 +16,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, take, until, with_ttl};
+use crate::support::{LIMIT, THIS, take, until, with_ttl};
 use crate::tmux::Tmux;
 
 /// A shell with its own session and terminal, as a person at a keyboard has it.
@@ -39,7 +39,7 @@ impl Session {
         let shell = Command::new("setsid")
             .args(["--ctty", "--wait", "env", "--default-signal", "sh"])
             .args(options)
-            .args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")])
+            .args(["-c", script, THIS])
             .env("LOCKKEEPER_URL", server.url())
             .env("TERM", "dumb")
             .stdin(Stdio::from(open()?))
@@ -211,8 +211,7 @@ async fn in_tmux_a_pager_is_turned_stopped_continued_and_left() -> Result<()> {
     std::fs::write(&file, lines.concat())?;
     let tmux = Tmux::start(&server, 60, 12)?;
     tmux.prompts().await?;
-    let this = env!("CARGO_BIN_EXE_lockkeeper");
-    let line = format!("{this} run --lock name -- more {}", file.display());
+    let line = format!("{THIS} run --lock name -- more {}", file.display());
     tmux.types(&[&line, "Enter"])?;
     tmux.shows("line 11").await?;
     tmux.types(&["Space"])?;

@@ -8,10 +8,8 @@ use lockkeeper_testkit::server::Server;
 use tokio::time::timeout;
 
 use crate::printed::{asked, assert_printed};
-use crate::support::{LIMIT, until};
+use crate::support::{LIMIT, THIS, until};
 use crate::tmux::Tmux;
-
-const THIS: &str = env!("CARGO_BIN_EXE_lockkeeper");
 
 /// Returns the state of the terminal that a program might fail to restore: the settings, the alternate screen, the cursor.
 async fn state(tmux: &Tmux, file: &std::path::Path) -> Result<(String, String)> {
