@@ -1,4 +1,4 @@
-//! The contract of a store, and what tests may do to the server.
+//! What the store does beyond the contract of all stores, which `tests/kinds/contract.rs` runs, and what tests may do to the server.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::*;
 
 const CHANNEL: &str = "wake";
 
-fn call(script: &'static Script, form: Form, keys: &[&str], args: &[&str]) -> Call {
+fn call(script: &'static Script, keys: &[&str], args: &[&str]) -> Call {
     let owned = |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.into()).collect() };
     let item = ScriptCall::new(script, owned(keys), owned(args));
-    Call::new(item, 7, form, Duration::from_secs(1))
+    Call::new(item, 7, Form::Source, Duration::from_secs(1))
 }
 
 fn acquire(claim: &str) -> Call {
@@ -25,16 +25,11 @@ fn acquire_for(claim: &str, ttl: &str) -> Call {
     let args = [
         claim, ttl, "0", "0", "mutex", "x", "1", "0", CHANNEL, "poll", "0",
     ];
-    call(&lock::ACQUIRE, Form::Source, &keys, &args)
+    call(&lock::ACQUIRE, &keys, &args)
 }
 
 fn leave(claim: &str) -> Call {
-    call(
-        &lock::RELEASE_THIN,
-        Form::Source,
-        &["main"],
-        &[claim, CHANNEL, "0"],
-    )
+    call(&lock::RELEASE_THIN, &["main"], &[claim, CHANNEL, "0"])
 }
 
 async fn status(store: &MemoryStore, call: Call) -> Status {
@@ -43,58 +38,6 @@ async fn status(store: &MemoryStore, call: Call) -> Status {
 
 fn integer(store: &MemoryStore, command: &[&str]) -> i64 {
     store.execute(command).unwrap().as_i64().unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_shipped_scripts_run() {
-    let store = MemoryStore::new();
-    assert_eq!(status(&store, acquire("a")).await, Status::Granted);
-    let busy = store.call(acquire("b")).await.unwrap();
-    assert_eq!(busy.status(), Status::Busy);
-    assert_eq!(busy.field(0).unwrap().as_i64().unwrap(), 1000);
-    assert_eq!(status(&store, leave("a")).await, Status::Released);
-    assert_eq!(status(&store, leave("a")).await, Status::NotHeld);
-    assert_eq!(store.keys(), ["counter"]);
-}
-
-#[tokio::test]
-async fn a_script_never_sent_by_its_text_is_unknown_also_after_a_flush() {
-    let store = MemoryStore::new();
-    let verify = |form| call(&lock::VERIFY, form, &["main"], &["a"]);
-    assert!(
-        store
-            .call(verify(Form::Sha))
-            .await
-            .unwrap_err()
-            .is_noscript()
-    );
-    assert_eq!(status(&store, verify(Form::Source)).await, Status::Gone);
-    assert_eq!(status(&store, verify(Form::Sha)).await, Status::Gone);
-    assert!(
-        MemoryStore::new().call(verify(Form::Sha)).await.is_err(),
-        "another server knows it"
-    );
-    store.flush_scripts();
-    assert!(
-        store
-            .call(verify(Form::Sha))
-            .await
-            .unwrap_err()
-            .is_noscript()
-    );
-}
-
-#[tokio::test]
-async fn a_key_of_another_type_is_the_wrong_kind() {
-    let store = MemoryStore::new();
-    store.execute(&["HSET", "main", "kind", "fair"]).unwrap();
-    assert_eq!(status(&store, acquire("a")).await, Status::WrongKind);
-    store.execute(&["DEL", "main"]).unwrap();
-    store
-        .execute(&["SET", "main", "mutex * 1 1 0 7 - a"])
-        .unwrap();
-    store.execute(&["HSET", "holders", "f", "v"]).unwrap();
-    assert_eq!(status(&store, acquire("a")).await, Status::WrongKind);
 }
 
 #[tokio::test]
@@ -112,22 +55,6 @@ async fn a_message_is_there_before_the_reply() {
 }
 
 #[tokio::test]
-async fn messages_reach_only_those_who_listen() {
-    let store = MemoryStore::new();
-    let (mut own, other) = (store.events().unwrap(), store.sibling());
-    let mut others = other.events().unwrap();
-    assert_eq!(integer(&store, &["PUBLISH", CHANNEL, "x"]), 0);
-    other.subscribe(CHANNEL).await.unwrap();
-    assert_eq!(integer(&store, &["PUBLISH", CHANNEL, "y"]), 1);
-    other.unsubscribe(CHANNEL).await.unwrap();
-    other.unsubscribe(CHANNEL).await.unwrap();
-    assert_eq!(integer(&store, &["PUBLISH", CHANNEL, "z"]), 0);
-    assert_eq!(others.try_recv().unwrap(), Event::message(CHANNEL, "y"));
-    assert!(others.try_recv().is_err());
-    assert!(own.try_recv().is_err());
-}
-
-#[tokio::test]
 async fn a_muted_server_loses_messages_and_counts_them() {
     let store = MemoryStore::new();
     let mut events = store.events().unwrap();
@@ -137,26 +64,6 @@ async fn a_muted_server_loses_messages_and_counts_them() {
     store.mute(false);
     assert_eq!(integer(&store, &["PUBLISH", CHANNEL, "heard"]), 1);
     assert_eq!(events.recv().await, Some(Event::message(CHANNEL, "heard")));
-}
-
-#[tokio::test]
-async fn a_closed_store_sends_nothing_and_the_server_goes_on() {
-    let store = MemoryStore::new();
-    let other = store.sibling();
-    let mut events = store.events().unwrap();
-    store.subscribe(CHANNEL).await.unwrap();
-    store.close().await;
-    assert_eq!(events.recv().await, None);
-    assert!(store.events().is_none());
-    for error in [
-        store.call(acquire("a")).await.unwrap_err(),
-        store.subscribe(CHANNEL).await.unwrap_err(),
-        store.unsubscribe(CHANNEL).await.unwrap_err(),
-    ] {
-        assert_eq!(error.outcome(), lockkeeper_core::store::Outcome::NotSent);
-    }
-    assert_eq!(integer(&other, &["PUBLISH", CHANNEL, "x"]), 0);
-    assert_eq!(status(&other, acquire("a")).await, Status::Granted);
 }
 
 #[tokio::test(start_paused = true)]

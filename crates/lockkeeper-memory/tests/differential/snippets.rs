@@ -88,6 +88,7 @@ pub(crate) const SNIPPETS: &[&str] = &[
     "return redis.call(1)",
     "return redis.call('SET', 'k', true)",
     "return redis.pcall('SET', 'k', {})",
+    "redis.call('HSET', 'h', 'a', '1', 'b')",
     "redis.call('HSET', 'h', 'f', 'v') return redis.call('GET', 'h')",
     "redis.call('HSET', 'h', 'f', 'v') return redis.pcall('GET', 'h')",
     "redis.call('HSET', 'h', 'f', 'v') return redis.pcall('GET', 'h').err",
