@@ -66,35 +66,6 @@ async fn a_grant_that_no_future_takes_is_handed_on_after_one_waiter_ttl() -> Res
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_and_writers_that_are_not_polled_keep_nobody_out_for_longer_either() -> Result<()> {
-    let server = MemoryStore::new();
-    let (here, there) = (client(&server, TTL).await?, client(&server, TTL).await?);
-    let (lock, other) = (RwLock::new(&here, "name"), RwLock::new(&there, "name"));
-    for writes in [false, true] {
-        let guard = other.write().await?;
-        let (reader, writer) = if writes {
-            (
-                None,
-                Some(polled_for_a_while(lock.write().into_future()).await),
-            )
-        } else {
-            (
-                Some(polled_for_a_while(lock.read().into_future()).await),
-                None,
-            )
-        };
-        guard.release().await?;
-        let released = Instant::now();
-        let next = timeout(SOON, other.write().into_future()).await??;
-        let kept = released.elapsed();
-        ensure!(kept <= WAITER_TTL, "writes: {writes}, kept for {kept:?}");
-        drop((reader, writer));
-        next.release().await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_grant_is_taken_by_a_future_that_is_polled_late_but_in_time() -> Result<()> {
     let server = MemoryStore::new();
     let (here, there) = (client(&server, TTL).await?, client(&server, TTL).await?);

@@ -90,24 +90,6 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_name_that_was_kept_for_less_than_its_lease_is_free_for_every_kind() -> Result<()> {
-    let server = MemoryStore::new();
-    let client = client(&server, TTL).await?;
-    let lock = ReentrantLock::new(&client, "name");
-    let second = Duration::from_secs(1);
-    let guard = lock
-        .acquire()
-        .owner(&client.new_owner())
-        .min_hold(second)
-        .await?;
-    ensure!(matches!(guard.release().await?, Released::Kept(_)));
-    sleep(second + MOMENT).await;
-    ensure!(client.inspect("name").await?.kind.is_none());
-    ensure!(Mutex::new(&client, "name").try_acquire().await?.is_some());
-    Ok(())
-}
-
 /// An acquire in doubt, a late renewal and a late release all arrive after an end by cooldown, revocation or force.
 #[tokio::test(start_paused = true)]
 async fn whatever_arrives_late_after_a_leave_that_keeps_creates_and_shortens_nothing() -> Result<()>

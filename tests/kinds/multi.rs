@@ -78,26 +78,6 @@ async fn any_number_of_names_is_one_command_to_acquire_and_one_to_release() -> R
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_number_of_names_is_one_call_of_the_embedded_engine_each() -> Result<()> {
-    let server = MemoryStore::new();
-    let (client, store) = faulty(&server, TTL)?;
-    for names in [1, 2, 16, 128] {
-        let (acquire, leave) = match names {
-            1 => (&lock::ACQUIRE, &lock::RELEASE_THIN),
-            _ => (&multi::ACQUIRE, &multi::RELEASE),
-        };
-        let lock = mutexes(&client, 0..names)?;
-        // The first round loads the scripts in the engine.
-        lock.acquire().await?.release().await?;
-        let before = (store.sent(acquire), store.sent(leave));
-        let guard = lock.acquire().await?;
-        guard.release().await?;
-        ensure!((store.sent(acquire), store.sent(leave)) == (before.0 + 1, before.1 + 1));
-    }
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn members_of_all_kinds_are_renewed_together() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;

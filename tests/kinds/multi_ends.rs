@@ -24,27 +24,6 @@ use crate::kinds::multi::{TTL, all_free, held, mutexes};
 use crate::support::{client, faulty};
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_guard_is_one_request_for_any_number_of_names() -> Result<()> {
-    let server = MemoryStore::new();
-    let (client, store) = faulty(&server, TTL)?;
-    for names in [2, 16, 128] {
-        let lock = mutexes(&client, 0..names)?;
-        // The first round loads the scripts in the engine.
-        lock.acquire().await?.release().await?;
-        let before = store.sent(&multi::RELEASE);
-        drop(lock.acquire().await?);
-        all_free(&server).await?;
-        ensure!(store.sent(&multi::RELEASE) == before + 1, "{names} names");
-    }
-    ensure!(
-        store.sent(&lock::RELEASE_THIN) == 0,
-        "some left by themselves"
-    );
-    ensure!(client.close().await.confirmed == 2 + 16 + 128);
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {
     let server = MemoryStore::new();
     let (client, store) = faulty(&server, TTL)?;

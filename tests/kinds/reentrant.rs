@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::{Client, Error, LeaseState, LossReason, Mutex, Owner, ReentrantLock, Released};
-use lockkeeper_lua::lock;
+use lockkeeper::{Client, Error, LeaseState, LossReason, Owner, ReentrantLock, Released};
 use lockkeeper_memory::MemoryStore;
-use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 
-use crate::support::{client, faulty, until};
+use crate::support::client;
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(30);
@@ -57,28 +55,6 @@ async fn nested_calls_get_in_and_nobody_else_until_the_last_has_left() -> Result
             .fencing_token()
             > token
     );
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_nested_call_gets_in_past_those_who_wait_for_its_owner() -> Result<()> {
-    let server = MemoryStore::new();
-    let client = client(&server, TTL).await?;
-    let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
-    let outer = lock.acquire().owner(&owner).await?;
-    let waiting = tokio::spawn({
-        let (lock, stranger) = (lock.clone(), client.new_owner());
-        async move { lock.acquire().owner(&stranger).await.map(drop) }
-    });
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    let inner = lock
-        .acquire()
-        .owner(&owner)
-        .wait_for(Duration::from_millis(100))
-        .await?;
-    ensure!(!waiting.is_finished());
-    drop((outer, inner));
-    waiting.await??;
     Ok(())
 }
 
@@ -178,42 +154,6 @@ async fn a_reentry_after_another_owner_has_held_is_refused_and_holds_nothing() -
         server.command(&["EXISTS", MAIN]).await? == "0",
         "the attempt left a hold behind"
     );
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_acquire_run_twice_counts_once() -> Result<()> {
-    let server = MemoryStore::new();
-    let (client, store) = faulty(&server, TTL)?;
-    let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
-    lock.acquire().owner(&owner).await?.release().await?;
-    store.plan(&lock::ACQUIRE, Fate::LoseReply);
-    let guard = lock.acquire().owner(&owner).await?;
-    ensure!(
-        guard.release().await? == Released::Free,
-        "the repeat counted twice"
-    );
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_kinds_refuse_each_others_names() -> Result<()> {
-    let server = MemoryStore::new();
-    let client = client(&server, TTL).await?;
-    let owner = client.new_owner();
-    let _mutex = Mutex::new(&client, "mutex").acquire().await?;
-    let _reentrant = ReentrantLock::new(&client, "reentrant")
-        .acquire()
-        .owner(&owner)
-        .await?;
-    let error = ReentrantLock::new(&client, "mutex")
-        .acquire()
-        .owner(&owner)
-        .await
-        .err();
-    ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
-    let error = Mutex::new(&client, "reentrant").acquire().await.err();
-    ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
     Ok(())
 }
 

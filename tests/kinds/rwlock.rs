@@ -47,54 +47,6 @@ async fn reader(lock: &RwLock, place: u64) -> Result<JoinHandle<lockkeeper::Resu
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_hold_together_and_share_a_token() -> Result<()> {
-    let (here, there) = two().await?;
-    let (one, other) = (here.read().await?, there.read().await?);
-    ensure!(one.fencing_token() == other.fencing_token());
-    ensure!(here.try_write().await?.is_none() && there.try_write().await?.is_none());
-    ensure!(one.release().await? == Released::Free);
-    ensure!(here.try_write().await?.is_none(), "the other still reads");
-    other.release().await?;
-    ensure!(here.try_write().await?.is_some());
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_writer_is_alone_and_its_token_is_larger_than_those_before() -> Result<()> {
-    let (here, there) = two().await?;
-    let mut last: Option<FencingToken> = None;
-    for _ in 0..3 {
-        let reading = here.read().await?;
-        ensure!(Some(reading.fencing_token()) > last);
-        last = Some(reading.fencing_token());
-        reading.release().await?;
-        let writing = here.write().await?;
-        ensure!(Some(writing.fencing_token()) > last);
-        last = Some(writing.fencing_token());
-        ensure!(there.try_read().await?.is_none() && there.try_write().await?.is_none());
-        writing.release().await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reader_does_not_pass_a_waiting_writer() -> Result<()> {
-    let (here, there) = two().await?;
-    let reading = here.read().await?;
-    let writer = tokio::spawn(there.write().into_future());
-    queued(&here, 1).await?;
-    ensure!(here.try_read().await?.is_none());
-    let late = reader(&here, 2).await?;
-    reading.release().await?;
-    let writing = timeout(AT_ONCE, writer).await???;
-    sleep(Duration::from_secs(7)).await;
-    ensure!(!late.is_finished());
-    writing.release().await?;
-    timeout(AT_ONCE, late).await???.release().await?;
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn readers_that_follow_one_another_are_let_in_together_up_to_the_next_writer() -> Result<()> {
     let (here, there) = two().await?;
     let writing = here.write().await?;
@@ -208,30 +160,6 @@ async fn an_owner_that_reads_reads_again_past_a_waiting_writer() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_writes_writes_and_reads_again() -> Result<()> {
-    let (here, there) = two().await?;
-    let outer = here.write().await?;
-    let (again, inside) = (outer.reenter().await?, outer.read().await?);
-    let other = here.read().owner(&outer.owner()).wait_for(AT_ONCE).await?;
-    for token in [
-        again.fencing_token(),
-        inside.fencing_token(),
-        other.fencing_token(),
-    ] {
-        ensure!(token == outer.fencing_token());
-    }
-    ensure!(
-        there.try_read().await?.is_none(),
-        "the owner alone reads inside its write"
-    );
-    ensure!(again.release().await? == Released::StillHeld(3));
-    ensure!(other.release().await? == Released::StillHeld(2));
-    ensure!(inside.release().await? == Released::StillHeld(1));
-    ensure!(outer.release().await? == Released::Free);
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn to_write_inside_its_own_read_would_deadlock_and_is_refused_at_once() -> Result<()> {
     let (here, there) = two().await?;
     let reading = here.read().await?;
@@ -296,23 +224,6 @@ async fn a_short_read_lease_never_shortens_the_write_around_it() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(start_paused = true)]
-async fn each_reader_has_a_lease_of_its_own() -> Result<()> {
-    let (here, there) = two().await?;
-    let brief = here.read().ttl(Duration::from_secs(2)).no_renewal().await?;
-    let renewed = there.read().ttl(Duration::from_secs(2)).await?;
-    ensure!(brief.lost().await.reason == LossReason::Expired);
-    sleep(Duration::from_secs(20)).await;
-    renewed.verify().await?;
-    ensure!(here.try_write().await?.is_none());
-    renewed.release().await?;
-    ensure!(
-        here.try_write().await?.is_some(),
-        "who has died keeps nobody out"
-    );
-    Ok(())
-}
-
 #[tokio::test]
 async fn a_reader_killed_on_the_spot_lets_the_writer_in_after_its_own_ttl() -> Result<()> {
     let server = Server::start().await?;
@@ -374,27 +285,6 @@ async fn a_writer_that_wakes_after_others_have_read_is_refused_by_its_token() ->
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_that_are_revoked_are_told_and_nobody_joins_them() -> Result<()> {
-    let store = MemoryStore::new();
-    let client = support::client(&store, TTL).await?;
-    let lock = RwLock::new(&client, "name");
-    let (one, other) = (lock.read().await?, lock.read().await?);
-    // With its first grant the client subscribes in the background.
-    sleep(AT_ONCE).await;
-    ensure!(client.revoke("name").await? == 2);
-    ensure!(one.lost().await.reason == LossReason::Revoked);
-    ensure!(other.lost().await.reason == LossReason::Revoked);
-    ensure!(lock.try_read().await?.is_none());
-    let late = reader(&lock, 1).await?;
-    drop(one);
-    sleep(AT_ONCE).await;
-    ensure!(!late.is_finished());
-    drop(other);
-    timeout(AT_ONCE, late).await???.release().await?;
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn inspection_shows_who_reads_and_who_writes() -> Result<()> {
     let store = MemoryStore::new();
     let client = support::client(&store, TTL).await?;
@@ -437,23 +327,6 @@ async fn a_thousand_readers_come_in_as_one_writer_leaves() -> Result<()> {
     );
     sleep(2 * TTL).await;
     ensure!(guards.iter().all(|guard| guard.state() == LeaseState::Held));
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reader_that_died_in_the_queue_does_not_hold_up_those_behind_it() -> Result<()> {
-    let store = MemoryStore::new();
-    let lock = RwLock::new(&support::client(&store, TTL).await?, "name");
-    let writing = lock.write().await?;
-    let before = reader(&lock, 1).await?;
-    let dropped = reader(&lock, 2).await?;
-    let behind = reader(&lock, 3).await?;
-    dropped.abort();
-    queued(&lock, 2).await?;
-    writing.release().await?;
-    for reader in [before, behind] {
-        drop(timeout(AT_ONCE, reader).await???);
-    }
     Ok(())
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{
-    Client, Error, LeaseEvent, LossReason, MultiLock, Mutex, Observed, Observer, Released,
-    Semaphore,
+    Client, Error, LeaseEvent, LossReason, MultiLock, Mutex, Observed, Observer, Semaphore,
 };
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
@@ -81,95 +80,6 @@ async fn at_most_the_limit_is_held() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_most_the_limit_is_held_on_a_server() -> Result<()> {
     crowd(&Server::start().await?).await
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_large_claim_is_not_passed_by_small_ones() -> Result<()> {
-    let server = MemoryStore::new();
-    let small = Semaphore::new(&client(&server, TTL).await?, "name", 4);
-    let large = Semaphore::new(&client(&server, TTL).await?, "name", 4).permits(4);
-    let first = small.acquire().await?;
-    let in_front = waiting(&large, 1).await?;
-    let behind = waiting(&small, 2).await?;
-    ensure!(small.try_acquire().await?.is_none());
-    ensure!(small.available().await? == 3);
-    first.release().await?;
-    let in_front = timeout(PATIENCE, in_front).await???;
-    ensure!(!behind.is_finished());
-    ensure!(small.available().await? == 0);
-    ensure!(in_front.release().await? == Released::Free);
-    let behind = timeout(PATIENCE, behind).await???;
-    behind.release().await?;
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_permits_of_a_dead_holder_come_back_with_its_lease() -> Result<()> {
-    let server = MemoryStore::new();
-    let lives = Semaphore::new(&client(&server, TTL).await?, "name", 3);
-    let dies = Semaphore::new(&client(&server, TTL).await?, "name", 3).permits(2);
-    let dead = dies.acquire().no_renewal().await?;
-    let one = lives.acquire().await?;
-    let next = waiting(&lives.permits(2), 1).await?;
-    ensure!(dead.lost().await.reason == LossReason::Expired);
-    let next = timeout(TTL, next).await???;
-    ensure!(next.fencing_token() > dead.fencing_token());
-    ensure!(lives.available().await? == 0);
-    // Its permit is given back once.
-    drop(dead);
-    next.release().await?;
-    one.release().await?;
-    ensure!(lives.available().await? == 3);
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_gives_up_leaves_no_permit_taken() -> Result<()> {
-    let server = MemoryStore::new();
-    let semaphore = Semaphore::new(&client(&server, TTL).await?, "name", 2);
-    let both = semaphore.permits(2).acquire().await?;
-    let late = semaphore
-        .acquire()
-        .wait_for(Duration::from_millis(100))
-        .await;
-    ensure!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
-    let dropped = waiting(&semaphore, 1).await?;
-    dropped.abort();
-    queued(&semaphore, 0).await?;
-    both.release().await?;
-    ensure!(semaphore.state().await?.is_none());
-    let both = semaphore.permits(2).acquire().await?;
-    drop(both);
-    let again = timeout(PATIENCE, semaphore.permits(2).acquire().into_future()).await??;
-    again.release().await?;
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_claim_has_a_token_of_its_own() -> Result<()> {
-    let server = MemoryStore::new();
-    let semaphore = Semaphore::new(&client(&server, TTL).await?, "name", 3);
-    let owner = semaphore.acquire().await?.owner();
-    let mut last = None;
-    let mut guards = Vec::new();
-    for _ in 0..3 {
-        let guard = semaphore.acquire().owner(&owner).await?;
-        ensure!(last < Some(guard.fencing_token()));
-        last = Some(guard.fencing_token());
-        guards.push(guard);
-    }
-    ensure!(
-        semaphore
-            .acquire()
-            .owner(&owner)
-            .wait_for(Duration::from_millis(50))
-            .await
-            .is_err()
-    );
-    for guard in guards {
-        ensure!(guard.release().await? == Released::Free);
-    }
-    Ok(())
 }
 
 /// Counts reports of another limit, and keeps the last one.
@@ -257,32 +167,6 @@ async fn a_lowered_limit_takes_nothing_from_those_who_hold() -> Result<()> {
     let one = timeout(PATIENCE, one).await???;
     ensure!(semaphore.available().await? == 1);
     one.release().await?;
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_raised_limit_lets_in_those_who_wait() -> Result<()> {
-    let server = MemoryStore::new();
-    let semaphore = Semaphore::new(&client(&server, TTL).await?, "name", 1);
-    ensure!(!semaphore.set_limit(3).await?, "nobody holds it");
-    let first = semaphore.acquire().await?;
-    let second = waiting(&semaphore, 1).await?;
-    let third = waiting(&semaphore, 2).await?;
-    let before = tokio::time::Instant::now();
-    ensure!(semaphore.set_limit(3).await?);
-    let (second, third) = (second.await??, third.await??);
-    // By messages, not by a heartbeat.
-    ensure!(
-        before.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        before.elapsed()
-    );
-    ensure!(third.fencing_token() > second.fencing_token());
-    ensure!(semaphore.available().await? == 0);
-    for guard in [first, second, third] {
-        guard.release().await?;
-    }
-    ensure!(semaphore.available().await? == 1);
     Ok(())
 }
 
@@ -459,23 +343,5 @@ async fn a_place_in_the_queue_is_known_and_a_full_queue_is_told() -> Result<()> 
     guard.release().await?;
     timeout(PATIENCE, first).await???.release().await?;
     timeout(PATIENCE, second).await???.release().await?;
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_permit_is_kept_for_the_shortest_time_to_hold() -> Result<()> {
-    let server = MemoryStore::new();
-    let semaphore = Semaphore::new(&client(&server, TTL).await?, "name", 2);
-    let guard = semaphore
-        .acquire()
-        .min_hold(Duration::from_secs(10))
-        .await?;
-    ensure!(matches!(guard.release().await?, Released::Kept(_)));
-    ensure!(semaphore.available().await? == 1);
-    let other = semaphore.acquire().await?;
-    let next = waiting(&semaphore, 1).await?;
-    let next = timeout(PATIENCE, next).await???;
-    next.release().await?;
-    other.release().await?;
     Ok(())
 }
