@@ -1,7 +1,6 @@
 //! What people and tools see: inspection, revocation, listings, events, rights, bad input.
 
 mod admin;
-mod faults;
 mod input;
 mod listing;
 mod metrics;

@@ -54,25 +54,7 @@ async fn a_holder_that_no_message_reaches_learns_of_a_revocation_by_its_renewal(
     Ok(())
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_revocation_reaches_its_holder_in_the_time_of_a_message() -> Result<()> {
-    let server = MemoryStore::new();
-    let (holder, other) = (client(&server, TTL).await?, client(&server, TTL).await?);
-    let guard = Mutex::new(&holder, "name").acquire().await?;
-    sleep(Duration::from_millis(1)).await;
-    let revoked = Instant::now();
-    let (end, told) = tokio::join!(guard.ended(), other.revoke("name"));
-    ensure!(told? == 1);
-    ensure!(end.reason() == Some(LossReason::Revoked));
-    ensure!(
-        revoked.elapsed() <= Duration::from_millis(2),
-        "{:?}",
-        revoked.elapsed()
-    );
-    Ok(())
-}
-
-/// Nothing is renewed within the test, so the notice came by message.
+/// A lease of 30 s is renewed after about 10 s, so an earlier notice came by message.
 #[tokio::test]
 async fn a_revocation_on_a_real_server_reaches_its_holder_without_a_renewal() -> Result<()> {
     let server = Server::start().await?;

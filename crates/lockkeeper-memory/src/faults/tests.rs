@@ -1,4 +1,4 @@
-//! What each fault does to the store. `tests/surface/faults.rs` of the workspace tests the effect on a client.
+//! What each fault does to the store. `docs/testing.md` and `examples/testing_your_code.rs` show the effect on a client.
 
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Reply, Store as _};
