@@ -6,7 +6,6 @@ mod counter;
 mod foreign;
 mod held;
 mod keys;
-mod left;
 mod polls;
 mod reentry;
 mod refusals;
@@ -327,15 +326,5 @@ impl Scripts {
     async fn place(&self, who: Who) -> Result<String> {
         let lock = self.lock()?.queueing();
         self.call(lock.position(&who.text()?)).await
-    }
-
-    /// All waiters.
-    async fn waiters(&self) -> Result<String> {
-        let keys = by_name::WAITERS.keys.iter().map(|key| match *key {
-            "main" => Ok(MAIN.to_owned()),
-            key => Ok(name_of("name")?.part(key)),
-        });
-        let keys: Result<Vec<_>> = keys.collect();
-        self.run(&by_name::WAITERS, keys?, &["0", "-1"]).await
     }
 }

@@ -130,7 +130,7 @@ impl Lock {
     /// Whether an owner that holds may re-enter, as a script argument.
     fn reenters(&self) -> &'static str {
         match self.kind {
-            "semaphore" => "0",
+            "mutex" | "semaphore" => "0",
             _ => "1",
         }
     }

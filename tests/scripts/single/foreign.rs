@@ -4,7 +4,6 @@ use super::*;
 
 vectors! { Scripts:
     another_type_under_the_main_key_is_told_and_left_alone
-    another_type_under_a_derived_key_is_told_and_left_alone
     a_peers_lock_excludes_ours_and_ours_excludes_it
     another_librarys_value_is_busy_for_a_mutex_and_another_kind_where_owners_reenter
     another_kinds_claim_is_told_and_left_alone
@@ -60,32 +59,6 @@ async fn another_type_under_the_main_key_is_told_and_left_alone(it: &Scripts) ->
     }
     ensure!(it.keys().await? == [MAIN]);
     ensure!(it.command(&["HGET", MAIN, "kind"]).await? == "other" && it.pttl(MAIN).await? == -1);
-    Ok(())
-}
-
-async fn another_type_under_a_derived_key_is_told_and_left_alone(it: &Scripts) -> Result<()> {
-    token(&it.acquire(A).await?)?;
-    it.inflate("name", "mutex", A).await?;
-    for key in [HOLDERS, QUEUE, STATE] {
-        it.command(&["DEL", HOLDERS, QUEUE, STATE]).await?;
-        it.command(&["SET", key, "text"]).await?;
-        let before = it.dump().await?;
-        ensure!(it.acquire(B).await? == "WRONG_KIND", "{key}");
-        ensure!(it.release(B).await? == "NOT_HELD 0", "{key}");
-        ensure!(
-            it.renew(B).await? == "GONE" && it.verify(B).await? == "GONE",
-            "{key}"
-        );
-        let (place, waiters) = match key {
-            QUEUE => ("WRONG_KIND", "WRONG_KIND"),
-            _ => ("QUEUED 0 0", "WAITERS "),
-        };
-        ensure!(
-            it.place(B).await? == place && it.waiters().await? == waiters,
-            "{key}"
-        );
-        ensure!(it.dump().await? == before, "{key}");
-    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ vectors! { Scripts in [thin inflated reentrant_thin reentrant_inflated]:
     a_claim_that_does_not_wait_leaves_no_sign
     a_grant_to_a_client_that_polls_has_the_sign
     the_sign_survives_inflation_revocation_and_renewal
+    a_release_before_its_time_keeps_the_name
     the_sign_survives_a_cooldown
     the_sign_outlives_the_dead
 }
@@ -70,6 +71,32 @@ async fn the_sign_survives_inflation_revocation_and_renewal(it: &Scripts) -> Res
     ensure!(it.release(A).await? == "RELEASED 1 0");
     ensure!(poller.heard(it).await? == ["free"]);
     Ok(())
+}
+
+async fn a_release_before_its_time_keeps_the_name(it: &Scripts) -> Result<()> {
+    let (first, mut poller) = (it.hold(A).await?, it.poller().await?);
+    number(&it.acquire(B).await?, "BUSY", 1)?;
+    let second = Duration::from_secs(9);
+    ensure!(it.release_with(A, second).await? == "COOLDOWN 1 9000");
+    ensure!(
+        poller.heard(it).await? == ["kept"],
+        "of another end those who poll were not told"
+    );
+    for late in [it.release_with(A, second).await?, it.release(A).await?] {
+        ensure!(
+            (8_000..=9_000).contains(&number(&late, "COOLDOWN", 2)?),
+            "{late}"
+        );
+    }
+    ensure!(poller.heard(it).await?.is_empty(), "they were told twice");
+    for claim in [A2, B] {
+        let left = number(&it.acquire(claim).await?, "BUSY", 1)?;
+        ensure!((8_000..=9_000).contains(&left), "{left} ms");
+    }
+    ensure!(it.repeat(A, first).await? == "GONE");
+    ensure!(it.renew(A).await? == "GONE" && it.verify(A).await? == "GONE");
+    ensure!(it.standing().await? == [format!("cx:{}", A.text()?)]);
+    it.every_key_ends().await
 }
 
 async fn the_sign_survives_a_cooldown(it: &Scripts) -> Result<()> {

@@ -3,27 +3,11 @@
 use super::*;
 
 vectors! { Scripts in [reentrant_thin reentrant_inflated]:
-    an_owner_that_holds_is_let_in_again_with_its_token
     others_wait_for_the_last_of_its_leases
-    each_claim_has_a_lease_of_its_own
     a_claim_whose_lease_is_over_is_no_longer_counted
     a_release_says_how_many_claims_the_owner_still_has
-    a_revoked_hold_lets_nobody_in
     a_claim_that_cools_down_keeps_others_out_and_its_owner_in
     the_last_claim_cools_down_as_long_as_those_before_it
-}
-
-async fn an_owner_that_holds_is_let_in_again_with_its_token(it: &Scripts) -> Result<()> {
-    let first = it.hold(A).await?;
-    ensure!(token(&it.acquire(A2).await?)? == first);
-    ensure!(token(&it.acquire(A2).await?)? == first, "repeated");
-    ensure!(
-        token(&it.repeat(A, first).await?)? == first
-            && token(&it.repeat(A2, first).await?)? == first
-    );
-    let value = format!("reentrant * 2 2 0 {first} -e {CLIENT}:1");
-    ensure!(it.command(&["GET", MAIN]).await? == value);
-    it.every_key_ends().await
 }
 
 async fn others_wait_for_the_last_of_its_leases(it: &Scripts) -> Result<()> {
@@ -31,17 +15,6 @@ async fn others_wait_for_the_last_of_its_leases(it: &Scripts) -> Result<()> {
     token(&it.acquire_with(A2, |ask| ask.ttl = 2 * TTL).await?)?;
     let left = number(&it.acquire(B).await?, "BUSY", 1)?;
     ensure!((59_000..=60_000).contains(&left), "{left} ms");
-    Ok(())
-}
-
-async fn each_claim_has_a_lease_of_its_own(it: &Scripts) -> Result<()> {
-    it.hold_for(A, 2 * TTL).await?;
-    token(&it.acquire_with(A2, |ask| ask.ttl = TTL / 3).await?)?;
-    ensure!(it.left(A).await? > 59_000 && it.left(A2).await? <= 10_000);
-    ensure!(it.renew(A2).await? == "RENEWED");
-    ensure!(it.left(A).await? > 59_000 && (29_000..=30_000).contains(&it.left(A2).await?));
-    let left = number(&it.verify(A2).await?, "HELD", 1)?;
-    ensure!((29_000..=30_000).contains(&left), "{left} ms");
     Ok(())
 }
 
@@ -74,21 +47,6 @@ async fn a_release_says_how_many_claims_the_owner_still_has(it: &Scripts) -> Res
     ensure!(it.release(Who(1, 3)).await? == "RELEASED 1 0");
     ensure!(poller.heard(it).await? == ["free"]);
     ensure!(it.standing().await?.is_empty());
-    Ok(())
-}
-
-async fn a_revoked_hold_lets_nobody_in(it: &Scripts) -> Result<()> {
-    it.hold(A).await?;
-    token(&it.acquire(A2).await?)?;
-    ensure!(it.revoke().await? == "TOLD 2");
-    for claim in [Who(1, 3), B] {
-        number(&it.acquire(claim).await?, "BUSY", 1)?;
-    }
-    ensure!(it.acquire(A).await? == "REVOKED" && it.renew(A2).await? == "REVOKED");
-    ensure!(it.release(A).await? == "RELEASED 1 1");
-    number(&it.acquire(Who(1, 3)).await?, "BUSY", 1)?;
-    ensure!(it.release(A2).await? == "RELEASED 1 0");
-    token(&it.acquire(Who(1, 3)).await?)?;
     Ok(())
 }
 

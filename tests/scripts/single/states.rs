@@ -10,19 +10,8 @@ vectors! { Scripts in [thin reentrant_thin]:
     a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind
     a_marker_over_dead_waiters_is_free_for_another_kind
     a_marker_over_a_waiter_alive_is_of_its_kind
-    a_marker_whose_holders_were_deleted_by_hand_is_free
-    derived_keys_without_a_marker_mean_nothing
     a_name_inflates_over_what_is_left_of_before
     the_marker_outlives_every_derived_key
-    a_renewal_keeps_whatever_belongs_to_the_holders
-}
-
-mod of_readers {
-    use super::*;
-
-    vectors! { Scripts:
-        what_is_known_of_readers_ends_with_the_marker
-    }
 }
 
 async fn inflated(it: &Scripts) -> Result<i64> {
@@ -191,47 +180,6 @@ async fn a_marker_over_a_waiter_alive_is_of_its_kind(it: &Scripts) -> Result<()>
     Ok(())
 }
 
-async fn a_marker_whose_holders_were_deleted_by_hand_is_free(it: &Scripts) -> Result<()> {
-    let first = inflated(it).await?;
-    it.command(&["DEL", HOLDERS]).await?;
-    ensure!(it.verify(A).await? == "GONE" && it.renew(A).await? == "GONE");
-    ensure!(it.repeat(A, first).await? == "GONE");
-    ensure!(token(&it.acquire(B).await?)? > first);
-    ensure!(it.keys().await? == [&*name_of("name")?.counter(), MAIN]);
-    Ok(())
-}
-
-async fn derived_keys_without_a_marker_mean_nothing(it: &Scripts) -> Result<()> {
-    let first = inflated(it).await?;
-    number(&wait(it, B).await?, "WAITING", 1)?;
-    it.command(&["DEL", MAIN]).await?;
-    for claim in [A, B] {
-        let id = claim.id()?;
-        ensure!(it.batch([it.lock()?.renew(usual(&id))]).await? == ["GONE"]);
-        ensure!(it.verify(claim).await? == "GONE");
-        ensure!(
-            it.batch([it.lock()?.queueing().heartbeat(usual(&id))])
-                .await?
-                == ["GONE"]
-        );
-        ensure!(withdraw(it, claim).await? == "NOT_HELD 0");
-        ensure!(it.repeat(claim, first).await? == "GONE");
-    }
-    ensure!(it.revoke().await? == "FREE");
-    ensure!(it.place(B).await? == "QUEUED 0 0" && it.waiters().await? == "WAITERS ");
-    // A free name, and a claim alone under it.
-    let next = token(&it.acquire(C).await?)?;
-    ensure!(next > first);
-    ensure!(it.command(&["GET", MAIN]).await? == format!("{} x {} {next}", it.kind, C.text()?));
-    for claim in [A, B] {
-        ensure!(it.renew(claim).await? == "GONE" && it.verify(claim).await? == "GONE");
-        ensure!(it.release(claim).await? == "NOT_HELD 0");
-    }
-    ensure!(it.place(B).await? == "QUEUED 0 0" && it.waiters().await? == "WAITERS ");
-    ensure!(it.release(C).await? == "RELEASED 1 0");
-    Ok(())
-}
-
 async fn a_name_inflates_over_what_is_left_of_before(it: &Scripts) -> Result<()> {
     inflated(it).await?;
     number(&wait(it, B).await?, "WAITING", 1)?;
@@ -267,35 +215,5 @@ async fn the_marker_outlives_every_derived_key(it: &Scripts) -> Result<()> {
     ensure!(withdraw(it, B).await? == "RELEASED 1 0");
     ensure!(it.release_with(A, 3 * hours).await?.starts_with("COOLDOWN"));
     ensure!(it.pttl(MAIN).await? > 21_590_000 && it.pttl(HOLDERS).await? > 21_590_000);
-    it.every_key_ends().await
-}
-
-/// However long only renewals arrive, and no other script. Waiters keep their queue by their heartbeats.
-async fn a_renewal_keeps_whatever_belongs_to_the_holders(it: &Scripts) -> Result<()> {
-    inflated(it).await?;
-    number(&wait(it, B).await?, "WAITING", 1)?;
-    for key in [MAIN, HOLDERS, QUEUE, STATE] {
-        it.command(&["PEXPIRE", key, "500000"]).await?;
-    }
-    ensure!(it.renew(A).await? == "RENEWED");
-    let kept = it.pttl(MAIN).await?;
-    ensure!(kept > 600_000, "the marker ends in {kept} ms");
-    let left = it.pttl(HOLDERS).await?;
-    ensure!(
-        left > 600_000,
-        "the holders end in {left} ms, the marker in {kept}"
-    );
-    Ok(())
-}
-
-/// There were no readers before, and no claim waits.
-async fn what_is_known_of_readers_ends_with_the_marker(it: &Scripts) -> Result<()> {
-    let (writers, readers) = (lock_on("name", "rwlock")?, readers_on("name")?);
-    let written = token(&it.call(writers.acquire(usual(&A.id()?))).await?)?;
-    it.inflate("name", "rwlock", A).await?;
-    ensure!(it.command(&["EXISTS", STATE]).await? == "0");
-    let read = token(&it.call(readers.acquire(usual(&A2.id()?))).await?)?;
-    ensure!(read == written);
-    ensure!(it.command(&["EXISTS", STATE]).await? == "1");
     it.every_key_ends().await
 }
