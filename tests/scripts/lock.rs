@@ -1,5 +1,5 @@
 //! The effect of the scripts of a single-server name on its keys, and their replies, on the embedded engine and on a real
-//! server.
+//! server. No script knows a kind but by comparing its name, so the writers of a read-write lock stand for the claims of a fair lock too.
 //!
 //! No test waits: time passes by moving the times in the keys into the past.
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-vectors! { [thin inflated] [fair rwlock] {
+vectors! { [thin inflated] [rwlock] {
     what_is_held_is_told_to_whoever_asks
     force_takes_the_name_from_all_who_hold_together
     a_marker_whose_holders_were_deleted_stands_for_nobody

@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-vectors! { [inflated] [fair rwlock] {
+vectors! { [inflated] [rwlock] {
     ten_thousand_dead_holders_are_taken_out_in_portions_by_newcomers
     ten_thousand_dead_holders_are_taken_out_in_portions_by_a_waiter
 }}

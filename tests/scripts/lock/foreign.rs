@@ -2,7 +2,7 @@
 
 use super::*;
 
-vectors! { [thin inflated] [fair rwlock] {
+vectors! { [thin inflated] [rwlock] {
     another_type_or_kind_under_the_main_key_is_left_alone
     another_type_under_the_counter_stops_no_grant
 }}
@@ -10,7 +10,7 @@ vectors! { [thin inflated] [fair rwlock] {
 mod derived {
     use super::*;
 
-    vectors! { [thin] [fair rwlock] {
+    vectors! { [thin] [rwlock] {
         what_lies_under_other_keys_means_nothing_to_a_thin_name
         another_type_under_the_holders_is_left_alone
         another_type_under_the_queue_is_left_alone

@@ -2,7 +2,7 @@
 
 use super::*;
 
-vectors! { [thin inflated] [mutex fair rwlock] {
+vectors! { [thin inflated] [mutex rwlock] {
     a_grant_writes_the_claim_and_a_release_leaves_nothing
     a_repeated_acquire_arms_and_creates_nothing
     a_heartbeat_of_a_holder_arms_and_never_shortens
@@ -20,7 +20,7 @@ vectors! { [thin inflated] [mutex fair rwlock] {
 mod of_owners {
     use super::*;
 
-    vectors! { [thin inflated] [fair rwlock] {
+    vectors! { [thin inflated] [rwlock] {
         an_owner_that_holds_is_let_in_with_its_token
     }}
 

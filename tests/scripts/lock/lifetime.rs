@@ -2,7 +2,7 @@
 
 use super::*;
 
-vectors! { [thin inflated] [fair rwlock] {
+vectors! { [thin inflated] [rwlock] {
     every_key_carries_a_ttl
     a_marker_outlives_an_hour_long_lease
     a_nested_claim_in_an_inflated_name_leaves_no_key_without_ttl

@@ -2,7 +2,7 @@
 
 use super::*;
 
-vectors! { [thin inflated] [fair rwlock] {
+vectors! { [thin inflated] [rwlock] {
     dead_waiters_are_dropped_and_the_first_alive_is_granted
     a_waiter_past_its_time_is_never_granted
     a_waiter_past_its_time_has_lost_its_place_whoever_notices

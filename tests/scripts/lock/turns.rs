@@ -4,7 +4,7 @@ use lockkeeper_core::protocol::ScriptCall;
 
 use super::*;
 
-vectors! { [thin inflated] [fair rwlock] {
+vectors! { [thin inflated] [rwlock] {
     claims_are_granted_in_the_order_in_which_they_came
     a_repeated_acquire_keeps_its_place
     a_heartbeat_of_a_waiter_never_shortens
