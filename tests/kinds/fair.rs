@@ -380,23 +380,6 @@ async fn after_the_server_lost_its_data_waiters_queue_up_again() -> Result<()> {
     Ok(())
 }
 
-/// A server that is frozen for longer than a waiter's ttl: live waiters keep their order.
-#[tokio::test(start_paused = true)]
-async fn after_the_servers_clock_jumped_live_waiters_keep_their_order() -> Result<()> {
-    for jump in [11_000, 60_000, -10_000] {
-        let server = MemoryStore::new();
-        let client = client(&server, TTL).await?;
-        let lock = FairLock::new(&client, "name");
-        let guard = lock.acquire().ttl(Duration::from_secs(3_600)).await?;
-        let served = line_up(&[lock], 5).await?;
-        server.step_clock(jump);
-        serves_in_order(guard, served, 5)
-            .await
-            .with_context(|| format!("after {jump} ms"))?;
-    }
-    Ok(())
-}
-
 /// A message grants for one waiter ttl; a fixed lease lasts for its own ttl, shorter or longer.
 #[tokio::test(start_paused = true)]
 async fn a_fixed_lease_lasts_for_its_own_ttl_also_if_a_message_grants_it() -> Result<()> {

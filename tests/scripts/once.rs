@@ -26,7 +26,6 @@ vectors! { Work:
     a_late_store_does_not_replace_what_came_after_it
     a_late_store_brings_nothing_forgotten_back
     a_store_in_doubt_stops_a_late_acquire
-    a_late_acquire_of_work_that_is_done_creates_nothing
     a_grant_that_is_repeated_does_not_look_at_the_record
     a_failure_is_a_record_without_a_value
     a_record_is_forgotten_by_its_token_and_by_no_other
@@ -224,14 +223,6 @@ async fn a_store_in_doubt_stops_a_late_acquire(it: &Work) -> Result<()> {
     ensure!(it.ask(A).await? == "GONE");
     ensure!(it.command(&["EXISTS", MAIN]).await? == "0");
     it.begin(B).await?;
-    Ok(())
-}
-
-async fn a_late_acquire_of_work_that_is_done_creates_nothing(it: &Work) -> Result<()> {
-    let token = it.begin(A).await?;
-    ensure!(it.store(A, token, "done").await? == "RELEASED 1 0");
-    ensure!(it.ask(A).await?.starts_with("STORED text done "));
-    ensure!(it.command(&["EXISTS", MAIN]).await? == "0");
     Ok(())
 }
 

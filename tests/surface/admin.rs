@@ -124,20 +124,6 @@ async fn a_label_says_where_a_client_runs_unless_told_otherwise() -> Result<()> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_shown_for_our_holders_alone() -> Result<()> {
-    let server = MemoryStore::new();
-    let client = server.client(Client::builder().namespace("")).await?;
-    let guard = Mutex::new(&client, "job").acquire().await?;
-    let ours = guard.fencing_token();
-    ensure!(client.inspect("job").await?.token == Some(ours));
-    guard.release().await?;
-    server.execute(&["SET", "job", "their token", "PX", "5000"])?;
-    let seen = client.inspect("job").await?;
-    ensure!(seen.token.is_none(), "of a hold that is over: {seen:?}");
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_holder_whose_value_is_no_text_can_be_inspected() -> Result<()> {
     let server = MemoryStore::new();
     let client = server.client(Client::builder().namespace("")).await?;
