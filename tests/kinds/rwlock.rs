@@ -224,6 +224,23 @@ async fn a_short_read_lease_never_shortens_the_write_around_it() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_reader_has_a_lease_of_its_own() -> Result<()> {
+    let (here, there) = two().await?;
+    let brief = here.read().ttl(Duration::from_secs(2)).no_renewal().await?;
+    let renewed = there.read().ttl(Duration::from_secs(2)).await?;
+    ensure!(brief.lost().await.reason == LossReason::Expired);
+    sleep(Duration::from_secs(20)).await;
+    renewed.verify().await?;
+    ensure!(here.try_write().await?.is_none());
+    renewed.release().await?;
+    ensure!(
+        here.try_write().await?.is_some(),
+        "who has died keeps nobody out"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_reader_killed_on_the_spot_lets_the_writer_in_after_its_own_ttl() -> Result<()> {
     let server = Server::start().await?;
