@@ -8,7 +8,7 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 
-use crate::support::client;
+use crate::support::{client, until};
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(30);

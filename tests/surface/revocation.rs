@@ -54,7 +54,7 @@ async fn a_holder_that_no_message_reaches_learns_of_a_revocation_by_its_renewal(
     Ok(())
 }
 
-/// A lease of 30 s is renewed after about 10 s, so an earlier notice came by message.
+/// Nothing is renewed within the test, so the notice came by message.
 #[tokio::test]
 async fn a_revocation_on_a_real_server_reaches_its_holder_without_a_renewal() -> Result<()> {
     let server = Server::start().await?;
