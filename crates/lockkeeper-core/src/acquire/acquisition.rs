@@ -26,6 +26,7 @@ use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
 use crate::seam::clock::{Clock, sleep_until, sleep_until_some};
 use crate::seam::observer::AcquisitionOutcome;
+use crate::words::chance::Chance;
 use crate::words::error::{Error, Result};
 use crate::words::holder::Holder;
 use crate::words::moment::Moment;
@@ -59,6 +60,9 @@ pub(super) struct Acquisition {
     /// `None`: without limit.
     pub(super) wait: Option<Duration>,
     started: Moment,
+    pub(super) chance: Chance,
+    /// How many requests, or rounds of requests, it has made.
+    pub(super) asked: u64,
     pub(super) told: Told,
     /// Dropped after the claims, which post their releases: closing waits for both.
     _passes: Vec<Pass>,
@@ -88,6 +92,7 @@ impl Acquisition {
         };
         let started = first.clock().now();
         let told = Told::begin(&stages);
+        let chance = first.first().engine.new_chance();
         Ok(Self {
             stages,
             under_way: first,
@@ -101,6 +106,8 @@ impl Acquisition {
             replicas: options.min_replicas,
             wait: if waits { wait } else { Some(Duration::ZERO) },
             started,
+            chance,
+            asked: 0,
             told,
             _passes: passes,
         })

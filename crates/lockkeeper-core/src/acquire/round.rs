@@ -19,6 +19,7 @@ use crate::grant::release::failed_on;
 use crate::quorum::{Failure, Quorum, Reply, Round, Step, WrittenBack};
 use crate::seam::clock::sleep_until_some;
 use crate::words::answer::{Answer, Verb};
+use crate::words::chance::Purpose;
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::store_error::StoreError;
@@ -146,9 +147,8 @@ impl Acquisition {
         if stage.quorum.is_none() {
             return Duration::ZERO;
         }
-        let most = JITTER.max(self.took * 2).as_micros();
-        let most = u64::try_from(most).unwrap_or(u64::MAX);
-        Duration::from_micros(stage.first().engine.random() % most)
+        let longest = JITTER.max(self.took * 2);
+        self.chance.within(longest, Purpose::Jitter, self.asked)
     }
 
     /// Runs one round. Whatever its outcome, the claim is released on every server that takes no part in a grant,

@@ -18,6 +18,7 @@ use crate::grant::hold::Hold;
 use crate::quorum::Quorum;
 use crate::schedule::pause::Pauses;
 use crate::seam::clock::{sleep_until, sleep_until_some};
+use crate::words::chance::{Chance, Purpose};
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::record::Record;
@@ -52,27 +53,28 @@ pub(super) struct Watch {
     shut: Vec<bool>,
     /// The pauses before a round, if fewer servers than a majority have sent messages.
     doubts: Pauses,
-    /// The source of jitter.
-    random: fastrand::Rng,
+    chance: Chance,
+    /// How often it has waited for its turn.
+    turns: u64,
     /// When to ask even without messages, by the first server's clock.
     look_at: Option<Moment>,
 }
 
 impl Turn {
     /// A turn behind waiters of this client that must not be overtaken; `None` if there are none.
-    pub(super) fn behind_others(stage: &Stage) -> Option<Self> {
-        stage.is_crowded().then(|| Self::new(stage, None))
+    pub(super) fn behind_others(stage: &Stage, chance: Chance) -> Option<Self> {
+        stage.is_crowded().then(|| Self::new(stage, chance, None))
     }
 
     /// The turn after an attempt that found others holding, or the first turn.
-    pub(super) fn after(turn: Option<Self>, stage: &Stage, busy: &Busy) -> Self {
+    pub(super) fn after(turn: Option<Self>, stage: &Stage, chance: Chance, busy: &Busy) -> Self {
         let mut turn = match turn {
             Some(Self::One(place)) => {
                 place.busy(busy.until);
                 return Self::One(place);
             }
             Some(turn) => turn,
-            None => Self::new(stage, busy.until),
+            None => Self::new(stage, chance, busy.until),
         };
         if let Self::Majority(watch) = &mut turn {
             watch.looked(stage, busy);
@@ -80,9 +82,9 @@ impl Turn {
         turn
     }
 
-    fn new(stage: &Stage, until: Option<Moment>) -> Self {
+    fn new(stage: &Stage, chance: Chance, until: Option<Moment>) -> Self {
         match stage.quorum {
-            Some(quorum) => Self::Majority(Box::new(Watch::new(stage, quorum))),
+            Some(quorum) => Self::Majority(Box::new(Watch::new(stage, chance, quorum))),
             None => {
                 let spec = stage.first();
                 let (subscriptions, protocol) = (&spec.engine.subscriptions, &spec.protocol);
@@ -140,21 +142,21 @@ impl Over {
 }
 
 impl Watch {
-    fn new(stage: &Stage, quorum: Quorum) -> Self {
+    fn new(stage: &Stage, chance: Chance, quorum: Quorum) -> Self {
         let places = stage.specs.iter().map(|spec| {
             let (subscriptions, protocol) = (&spec.engine.subscriptions, &spec.protocol);
             let place = Place::new(subscriptions, protocol, spec.owner, stage.patience, None);
             Some(place)
         });
         let places: Vec<_> = places.collect();
-        let seed = stage.first().engine.random();
         Self {
             quorum,
             looking: vec![false; places.len()],
             shut: vec![false; places.len()],
-            doubts: Pauses::new(seed),
+            doubts: Pauses::new(chance.draw(Purpose::Doubts, 0)),
             places,
-            random: fastrand::Rng::with_seed(seed),
+            chance,
+            turns: 0,
             look_at: None,
         }
     }
@@ -177,6 +179,7 @@ impl Watch {
     ///
     /// If not all servers have sent messages, or there is a crowd, it waits a moment longer.
     async fn turn(&mut self, stage: &Stage) -> Result<()> {
+        self.turns += 1;
         let clock = Arc::clone(stage.clock());
         let turns = self.places.iter().enumerate();
         let mut turns: FuturesUnordered<_> = turns
@@ -208,9 +211,10 @@ impl Watch {
             }
         }
         if pause.is_none() || self.quorum.is_reached(told.len()) {
-            self.doubts = Pauses::new(self.random.u64(..));
+            self.doubts = Pauses::new(self.chance.draw(Purpose::Doubts, self.turns));
         }
-        let gather = clock.now().after(GATHER.mul_f64(self.random.f64()));
+        let gather = self.chance.within(GATHER, Purpose::Gather, self.turns);
+        let gather = clock.now().after(gather);
         let crowd = stage.first().engine.requester.was_split_within(CROWD);
         while !told.is_empty() && (crowd || !turns.is_empty()) {
             tokio::select! {

@@ -16,11 +16,12 @@ use crate::grant::hold::Hold;
 use crate::schedule::pause::Pauses;
 use crate::seam::clock::sleep_until;
 use crate::words::answer::Verb;
+use crate::words::chance::Purpose;
 use crate::words::error::{Error, Result};
 
-/// The longest extra wait, in µs, after a holder's lease has ended, so that waiters of many clients do not all ask at
+/// The longest extra wait after a holder's lease has ended, so that waiters of many clients do not all ask at
 /// once.
-const JITTER_MICROS: u64 = 50_000;
+const JITTER: Duration = Duration::from_millis(50);
 
 impl Acquisition {
     /// Asks, and waits for its turn to ask again, until everything in the stage is held.
@@ -32,7 +33,7 @@ impl Acquisition {
         }
         // If other acquisitions of this client already wait, one of them polls for all. No other may overtake them,
         // except one whose owner already holds.
-        let mut turn = Turn::behind_others(&stage);
+        let mut turn = Turn::behind_others(&stage, self.chance);
         loop {
             if stage.queues() && self.is_too_late(&stage) {
                 // The caller has the same time limit and reports the timeout.
@@ -51,7 +52,7 @@ impl Acquisition {
                     }
                     return Ok(hold);
                 }
-                Ok(Asked::Busy(busy)) => turn = Some(Turn::after(turn, &stage, &busy)),
+                Ok(Asked::Busy(busy)) => turn = Some(Turn::after(turn, &stage, self.chance, &busy)),
                 Ok(Asked::Apart) => {
                     let message = "the server asks to acquire a single name apart".to_owned();
                     return Err(stage.protocol_error(0, message));
@@ -131,9 +132,10 @@ impl Acquisition {
             .quorum
             .is_none()
             .then(|| clock.now().after(stage.patience));
-        let mut pauses = Pauses::new(stage.first().engine.random());
+        let mut pauses = Pauses::new(self.chance.draw(Purpose::Pauses, self.asked));
         let mut tried = 0;
         loop {
+            self.asked += 1;
             let asked = match stage.quorum {
                 Some(quorum) => self.ask_servers(&stage, quorum, tries.is_some()).await?,
                 None => self.ask_server(&stage).await?,
@@ -218,7 +220,7 @@ impl Acquisition {
                     self.claims.clear();
                 }
                 let now = stage.clock().now();
-                let jitter = Duration::from_micros(engine.random() % JITTER_MICROS);
+                let jitter = self.chance.within(JITTER, Purpose::Jitter, self.asked);
                 let until = |left: Duration| now.after(left).after(jitter);
                 let busy = busy.into_iter().map(|(spec, left)| (spec, left.map(until)));
                 let specs: Vec<_> = busy.collect();

@@ -43,10 +43,10 @@ use crate::engine::settings::Settings;
 use crate::engine::subscriptions::Subscriptions;
 use crate::engine::subscriptions::presence::{Presence, client_key};
 use crate::engine::switch::Switch;
-use crate::engine::sync::Mutex;
 use crate::engine::terms::Terms;
 use crate::seam::protocol::Protocol;
 use crate::seam::store::{Event, Store};
+use crate::words::chance::{Chance, Purpose};
 use crate::words::ending::CloseReport;
 use crate::words::error::{Error, Result};
 use crate::words::name::Name;
@@ -72,7 +72,9 @@ pub(crate) struct Engine {
     pub(crate) looks: Semaphore,
     owners: AtomicU64,
     parts: AtomicU64,
-    random: Mutex<fastrand::Rng>,
+    chance: Chance,
+    acquisitions: AtomicU64,
+    claims: AtomicU64,
     passes: Arc<Passes>,
     /// Set when no new work is accepted.
     closed: Arc<Switch>,
@@ -116,12 +118,15 @@ impl Engine {
         ));
         let (releaser, posts) = Releaser::new();
         let renewer = Arc::new(Renewer::new(Arc::clone(&requester), releaser.clone()));
-        let mut random = settings
-            .seed
-            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        // A claim begins with the uuid of its client, so its random half need not be a secret: it only has to differ from those
+        // of the client's other claims.
+        let chance = Chance::new(settings.seed.unwrap_or_else(|| fastrand::u64(..)));
         let id = match settings.seed {
             None => Uuid::new_v4(),
-            Some(_) => uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid(),
+            Some(seed) => {
+                let bytes = fastrand::Rng::with_seed(seed).u128(..).to_be_bytes();
+                uuid::Builder::from_random_bytes(bytes).into_uuid()
+            }
         };
         let label = settings.label();
         let presence = Presence {
@@ -158,7 +163,9 @@ impl Engine {
             looks: Semaphore::new(LOOKS),
             owners: AtomicU64::new(1),
             parts: AtomicU64::new(1),
-            random: Mutex::new(random),
+            chance,
+            acquisitions: AtomicU64::new(1),
+            claims: AtomicU64::new(1),
             passes: Arc::default(),
             closed,
             finished,
@@ -173,9 +180,10 @@ impl Engine {
         Name::new(&self.settings.namespace, name)
     }
 
-    /// A random number for jitter and claim ids.
-    pub(crate) fn random(&self) -> u64 {
-        self.random.lock().u64(..)
+    /// The chance of a new acquisition.
+    pub(crate) fn new_chance(&self) -> Chance {
+        let number = self.acquisitions.fetch_add(1, Ordering::Relaxed);
+        Chance::new(self.chance.draw(Purpose::Acquisition, number))
     }
 
     /// A new claim of `owner`.
@@ -183,7 +191,8 @@ impl Engine {
         let random = if mutant!(ReuseClaim) {
             0
         } else {
-            self.random()
+            let number = self.claims.fetch_add(1, Ordering::Relaxed);
+            self.chance.draw(Purpose::Claim, number)
         };
         ClaimId::new(owner, random)
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod agenda;
 pub(crate) mod answer;
+pub(crate) mod chance;
 pub(crate) mod ending;
 pub(crate) mod error;
 pub(crate) mod holder;

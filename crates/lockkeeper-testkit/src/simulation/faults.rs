@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::beyond::Beyond;
+use super::fate::Fate;
 use super::host::{Host, Pausable};
 use super::link::LinkStore;
 use super::locks::LIMIT;
@@ -224,7 +225,8 @@ impl FaultSchedule {
                 }
                 let mut network = self.world.network();
                 network.machines[server].killed = true;
-                network.put(until, Action::Revive { server });
+                let fate = Fate(self.random.fork());
+                network.put(until, Action::Revive { server }, fate);
                 drop(network);
                 self.world.planned.notify_one();
             }

@@ -17,6 +17,7 @@
 //! | `observers`, `latches` | the tasks for the kinds that are not locks |
 //! | `network` | the connections and servers, and the agenda of arrivals |
 //! | `traffic` | the fate of requests, replies and messages in transit |
+//! | `fate` | the random numbers of each request and message |
 //! | `link` | one client's store over the network |
 //! | `faults` | the faults of hosts and servers, and their times |
 //! | `checks` | the rules: validity and tokens, the laws of claims, turns in a queue, majorities, progress |
@@ -26,6 +27,7 @@
 
 mod beyond;
 mod checks;
+mod fate;
 mod faults;
 mod host;
 mod latches;

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fastrand::Rng;
 use lockkeeper_core::store::{Call, Event, Reply, Store as _, StoreError};
 use lockkeeper_memory::MemoryStore;
 use tokio::sync::{mpsc, oneshot};
 
+use super::fate::{Fate, Fates};
 use super::plan::{Chances, Plan};
 
 /// What a caller receives: a reply, or `None` for a request that has none.
@@ -93,9 +93,9 @@ pub(super) struct Link {
 /// The simulated network.
 #[derive(Debug)]
 pub(super) struct Network {
-    pub(super) random: Rng,
+    pub(super) fates: Fates,
     pub(super) chances: Chances,
-    pub(super) agenda: BTreeMap<(Duration, u64), Action>,
+    pub(super) agenda: BTreeMap<(Duration, u64), (Action, Fate)>,
     /// The last number of an action or a ticket.
     count: u64,
     pub(super) links: Vec<Link>,
@@ -106,7 +106,7 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
-            random: Rng::with_seed(plan.seed_of(1)),
+            fates: Fates::new(plan.seed_of(1)),
             chances: plan.chances,
             agenda: BTreeMap::new(),
             count: 0,
@@ -138,23 +138,14 @@ impl Network {
         self.links.len() - 1
     }
 
-    pub(super) fn chance(&mut self, chance: f64) -> bool {
-        chance > 0.0 && self.random.f64() < chance
-    }
-
-    /// A random time up to this many milliseconds later.
-    pub(super) fn within(&mut self, now: Duration, milliseconds: u64) -> Duration {
-        now + Duration::from_millis(self.random.u64(0..=milliseconds))
-    }
-
     pub(super) fn put_number(&mut self) -> u64 {
         self.count += 1;
         self.count
     }
 
-    pub(super) fn put(&mut self, at: Duration, action: Action) {
+    pub(super) fn put(&mut self, at: Duration, action: Action, fate: Fate) {
         let number = self.put_number();
-        self.agenda.insert((at, number), action);
+        self.agenda.insert((at, number), (action, fate));
     }
 
     pub(super) fn next(&self) -> Option<Duration> {
@@ -162,10 +153,10 @@ impl Network {
     }
 
     /// Puts an event into a client's stream, behind those in flight.
-    pub(super) fn put_event(&mut self, link: usize, at: Duration, event: Event) {
+    pub(super) fn put_event(&mut self, link: usize, at: Duration, event: Event, fate: Fate) {
         let at = at.max(self.links[link].hearing);
         self.links[link].hearing = at;
-        self.put(at, Action::Tell { link, event });
+        self.put(at, Action::Tell { link, event }, fate);
     }
 
     /// Breaks a client's connections for up to this many milliseconds. Waiting callers get an error. What is in flight may
@@ -183,7 +174,7 @@ impl Network {
         }
         let waiting = std::mem::take(&mut self.links[link].waiting);
         let mut on_their_way = Vec::new();
-        for (&(at, number), action) in &self.agenda {
+        for (&(at, number), (action, _)) in &self.agenda {
             if let Action::Arrive {
                 link: whose,
                 sent,
@@ -197,37 +188,41 @@ impl Network {
             }
         }
         for (key, call, sent) in on_their_way {
-            let fate = self.random.u8(..3);
-            if server || !call || fate == 0 {
-                self.agenda.remove(&key);
-            } else if fate == 1
-                && let Some(action) = self.agenda.remove(&key)
-            {
-                let end = (sent + latest).max(key.0);
-                let late = end.saturating_sub(now).as_millis();
-                let at = self.within(now, u64::try_from(late).unwrap_or(0)).max(now);
-                self.put(at, action);
+            let Some((action, mut fate)) = self.agenda.remove(&key) else {
+                continue;
+            };
+            if server || !call {
+                continue;
+            }
+            match fate.0.u8(..3) {
+                0 => {}
+                1 => {
+                    let end = (sent + latest).max(key.0);
+                    let late = end.saturating_sub(now).as_millis();
+                    let at = fate.within(now, u64::try_from(late).unwrap_or(0)).max(now);
+                    self.put(at, action, fate);
+                }
+                _ => drop(self.agenda.insert(key, (action, fate))),
             }
         }
+        let mut fate = self.fates.of(link, "cut".to_owned());
         for (ticket, sender) in waiting {
             self.links[link].waiting.insert(ticket, sender);
             let answer = Err(StoreError::unknown("the connection broke"));
-            self.put(
-                now,
-                Action::Answer {
-                    link,
-                    ticket,
-                    answer,
-                },
-            );
+            let action = Action::Answer {
+                link,
+                ticket,
+                answer,
+            };
+            self.put(now, action, fate.clone());
         }
         self.links[link].arrival = now;
         self.links[link].down = true;
-        self.put_event(link, now, Event::Disconnected);
+        self.put_event(link, now, Event::Disconnected, fate.clone());
         // Not at once: a failover takes some time, and tokens count microseconds.
-        let mended = self.within(now + Duration::from_millis(5), down);
+        let mended = fate.within(now + Duration::from_millis(5), down);
         self.links[link].mended = self.links[link].mended.max(mended);
-        self.put(mended, Action::Mend { link });
+        self.put(mended, Action::Mend { link }, fate);
     }
 
     pub(super) fn is_waited_for(&self, link: usize, ticket: u64) -> bool {

@@ -3,6 +3,15 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+/// The hash of no bytes by FNV-1a.
+pub(crate) const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Continues a hash by FNV-1a, which is the same in every process.
+pub(crate) fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(hash, step)
+}
+
 /// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
@@ -25,8 +34,7 @@ pub(crate) struct Trace {
 impl Trace {
     pub(crate) fn new(keep_lines: bool) -> Self {
         Self {
-            // The offset basis of FNV-1a.
-            hash: 0xcbf2_9ce4_8422_2325,
+            hash: FNV_BASIS,
             events: 0,
             line: String::new(),
             lines: keep_lines.then(Vec::new),
@@ -38,10 +46,7 @@ impl Trace {
         self.line.clear();
         // Writing into a string cannot fail.
         let _ = write!(self.line, "{:>9.3} {event}", at.as_secs_f64());
-        for byte in self.line.bytes() {
-            // The prime of FNV-1a.
-            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.hash = fnv(self.hash, self.line.as_bytes());
         self.events += 1;
         if let Some(lines) = &mut self.lines {
             lines.push(self.line.clone());

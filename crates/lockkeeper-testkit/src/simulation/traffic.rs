@@ -7,6 +7,7 @@ use lockkeeper_core::store::{Call, Event, Reply, Store as _, StoreError};
 use tokio::sync::oneshot;
 
 use super::checks::claims;
+use super::fate::Fate;
 use super::network::{Action, Answer, Machine, Parcel};
 use super::trace::short;
 use super::world::World;
@@ -32,13 +33,14 @@ impl World {
         let now = self.now();
         let mut guard = self.network();
         let network = &mut *guard;
+        let mut fate = network.fates.of_parcel(link, &parcel);
         let chances = network.chances;
         let is_call = matches!(parcel, Parcel::Call(_));
         if network.links[link].closed {
             return Err(StoreError::not_sent("the store is closed"));
         }
         let is_killed = network.machines[network.links[link].server].killed;
-        if network.links[link].down || is_killed || is_call && network.chance(chances.not_sent) {
+        if network.links[link].down || is_killed || is_call && fate.strikes(chances.not_sent) {
             return Err(StoreError::not_sent("no connection"));
         }
         let ticket = network.put_number();
@@ -48,35 +50,33 @@ impl World {
         } else {
             chances.lose_subscription
         };
-        if network.chance(lost) {
+        if fate.strikes(lost) {
             self.tell(format_args!("c{link} #{ticket} is lost"));
             return Ok((ticket, answer));
         }
         // A paused client sends nothing until it runs again.
         let sent = now.max(network.links[link].paused);
         let timeout = u64::try_from(self.plan.timeout().as_millis()).unwrap_or(0);
-        let mut at = network.within(sent, self.plan.delay);
-        if network.chance(chances.slow) {
-            at = network.within(at, 2 * timeout);
+        let mut at = fate.within(sent, self.plan.delay);
+        if fate.strikes(chances.slow) {
+            at = fate.within(at, 2 * timeout);
         }
         if !is_call || !self.plan.unordered {
             at = at.max(network.links[link].arrival);
         }
-        let overtaken = is_call && network.chance(chances.overtaken);
+        let overtaken = is_call && fate.strikes(chances.overtaken);
         if !overtaken {
             let latest = network.links[link].arrival.max(at);
             network.links[link].arrival = latest;
         }
         network.links[link].waiting.insert(ticket, sender);
-        network.put(
-            at,
-            Action::Arrive {
-                link,
-                ticket,
-                sent,
-                parcel,
-            },
-        );
+        let action = Action::Arrive {
+            link,
+            ticket,
+            sent,
+            parcel,
+        };
+        network.put(at, action, fate);
         if overtaken {
             self.tell(format_args!("c{link} breaks behind #{ticket}"));
             network.cut(link, now, GAP, self.plan.latest(), false);
@@ -94,16 +94,17 @@ impl World {
             match next {
                 Some(at) if at <= now => {
                     let action = self.network().agenda.pop_first();
-                    if let Some((_, action)) = action {
+                    if let Some((_, (action, mut fate))) = action {
+                        let yields = fate.0.bool();
                         let executes = match &action {
                             Action::Arrive { link, .. } => Some(self.network().links[*link].server),
                             _ => None,
                         };
-                        self.act(action).await;
+                        self.act(action, fate).await;
                         self.look(|server| executes == Some(server));
-                    }
-                    if self.network().random.bool() {
-                        tokio::task::yield_now().await;
+                        if yields {
+                            tokio::task::yield_now().await;
+                        }
                     }
                 }
                 Some(at) => tokio::select! {
@@ -116,16 +117,16 @@ impl World {
         }
     }
 
-    async fn act(&self, action: Action) {
+    async fn act(&self, action: Action, fate: Fate) {
         let now = self.now();
-        if let Some(action) = self.due(action, now) {
-            self.perform(action, now).await;
+        if let Some((action, fate)) = self.due(action, fate, now) {
+            self.perform(action, fate, now).await;
         }
     }
 
     /// Returns the action if it is due now. A frozen server accepts nothing until it resumes, and a paused host hears nothing.
     /// A request to a server that is down, or frozen for longer than a request may last, is lost.
-    fn due(&self, action: Action, now: Duration) -> Option<Action> {
+    fn due(&self, action: Action, fate: Fate, now: Duration) -> Option<(Action, Fate)> {
         let mut network = self.network();
         let later = match &action {
             Action::Arrive {
@@ -142,20 +143,20 @@ impl World {
             Action::Mend { .. } | Action::Revive { .. } => now,
         };
         if later > now {
-            network.put(later, action);
+            network.put(later, action, fate);
             return None;
         }
-        Some(action)
+        Some((action, fate))
     }
 
-    async fn perform(&self, action: Action, now: Duration) {
+    async fn perform(&self, action: Action, fate: Fate, now: Duration) {
         match action {
             Action::Arrive {
                 link,
                 ticket,
                 parcel,
                 ..
-            } => self.arrive(link, ticket, parcel).await,
+            } => self.arrive(link, ticket, parcel, fate).await,
             Action::Answer {
                 link,
                 ticket,
@@ -189,7 +190,7 @@ impl World {
                     return;
                 }
                 network.links[link].down = false;
-                network.put_event(link, now, Event::Reconnected);
+                network.put_event(link, now, Event::Reconnected, fate);
             }
             Action::Revive { server } => {
                 self.network().machines[server].killed = false;
@@ -206,11 +207,11 @@ impl World {
         self.check(|checks| checks.forgot(server, now));
     }
 
-    async fn arrive(&self, link: usize, ticket: u64, parcel: Parcel) {
+    async fn arrive(&self, link: usize, ticket: u64, parcel: Parcel, mut fate: Fate) {
         let now = self.now();
         let chances = self.network().chances;
         let answer = match parcel {
-            Parcel::Call(call) => self.execute(link, ticket, call).await.map(Some),
+            Parcel::Call(call) => self.execute(link, ticket, call, &mut fate).await.map(Some),
             // The caller waits no more: its call has failed, so the channel must not be subscribed to.
             Parcel::Subscribe(_) if !self.network().is_waited_for(link, ticket) => return,
             Parcel::Subscribe(channel) => {
@@ -230,22 +231,20 @@ impl World {
         };
         self.distribute(now);
         let mut network = self.network();
-        if network.chance(chances.lose_reply) {
+        if fate.strikes(chances.lose_reply) {
             return self.tell(format_args!("the answer to #{ticket} is lost"));
         }
-        let mut at = network.within(now, self.plan.delay);
-        if network.chance(chances.slow) {
+        let mut at = fate.within(now, self.plan.delay);
+        if fate.strikes(chances.slow) {
             let timeout = self.plan.timeout().as_millis();
-            at = network.within(at, u64::try_from(timeout).unwrap_or(0));
+            at = fate.within(at, u64::try_from(timeout).unwrap_or(0));
         }
-        network.put(
-            at,
-            Action::Answer {
-                link,
-                ticket,
-                answer,
-            },
-        );
+        let action = Action::Answer {
+            link,
+            ticket,
+            answer,
+        };
+        network.put(at, action, fate);
     }
 
     /// Unsubscribes a client from a channel.
@@ -256,26 +255,26 @@ impl World {
         self.network().links[link].subscribed.remove(channel);
     }
 
-    async fn execute(&self, link: usize, ticket: u64, call: Call) -> Result<Reply, StoreError> {
+    async fn execute(
+        &self,
+        link: usize,
+        ticket: u64,
+        call: Call,
+        fate: &mut Fate,
+    ) -> Result<Reply, StoreError> {
         self.drift();
         let place = self.network().links[link].server;
-        let kill = self.network().chances.kill;
-        if self.network().chance(kill) {
+        let chances = self.network().chances;
+        if fate.strikes(chances.kill) {
             self.restart_empty(place);
         }
-        let result = {
-            let mut network = self.network();
-            let forget = network.chances.forget;
-            if network.chance(forget) {
-                self.servers[place].flush_scripts();
-            }
-            let refuse = network.chances.refuse;
-            network
-                .chance(refuse)
-                .then(|| network.random.choice(NOT_READY))
-                .flatten()
-        };
-        let result = match result {
+        if fate.strikes(chances.forget) {
+            self.servers[place].flush_scripts();
+        }
+        let refusal = fate
+            .strikes(chances.refuse)
+            .then(|| fate.0.choice(NOT_READY));
+        let result = match refusal.flatten() {
             Some(refusal) => Err(StoreError::refused(refusal)),
             // Use a connection that outlives the client's: what was sent arrives even if its sender is gone.
             None => self.serve(place, &call).await,
@@ -323,20 +322,21 @@ impl World {
                     continue;
                 }
                 let chances = network.chances;
-                let mut at = network.within(now, self.plan.delay);
-                if network.chance(chances.slow) {
-                    at = network.within(at, GAP);
+                let mut fate = network.fates.of_message(link, &event);
+                let mut at = fate.within(now, self.plan.delay);
+                if fate.strikes(chances.slow) {
+                    at = fate.within(at, GAP);
                 }
-                if network.chance(chances.lose_message) {
+                if fate.strikes(chances.lose_message) {
                     self.tell(format_args!("c{link} misses a message"));
-                    let told = network.within(at, GAP);
-                    network.put_event(link, told, Event::Reconnected);
+                    let told = fate.within(at, GAP);
+                    network.put_event(link, told, Event::Reconnected, fate);
                     continue;
                 }
-                if network.chance(chances.repeat_message) {
-                    network.put_event(link, at, event.clone());
+                if fate.strikes(chances.repeat_message) {
+                    network.put_event(link, at, event.clone(), Fate(fate.0.fork()));
                 }
-                network.put_event(link, at, event);
+                network.put_event(link, at, event, fate);
             }
         }
     }
