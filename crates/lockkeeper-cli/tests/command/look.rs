@@ -1,5 +1,7 @@
 //! The subcommands that look at locks from outside.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, LossReason, Mutex, ReentrantLock, RwLock};
 use lockkeeper_testkit::server::Server;
@@ -33,6 +35,8 @@ async fn inspect_shows_the_holder_and_the_queue_in_order() -> Result<()> {
         holder["pid"] == run.child.id().context("it ended")?,
         "{seen}"
     );
+    let left = holder["left_ms"].as_u64().context("no end")?;
+    ensure!((1..=30_000).contains(&left), "{seen}");
     assert_printed!(printed);
     assert_printed!(ask(&server, "inspect printer").await?, @"
     printer: fair, token <token>, since <time>
@@ -71,6 +75,11 @@ async fn ls_shows_every_kind_that_matches_and_nothing_else() -> Result<()> {
         server.command(words).await?;
     }
     assert_printed!(asked(&server, &["ls", "ls job:[1-3]", "ls --namespace b*"]).await?);
+    let text = ask(&server, "ls job:[1-3]").await?.out;
+    let kinds = ["KIND", "mutex", "reentrant", "fair"];
+    let lines = text.lines().zip(kinds);
+    let columns: BTreeSet<_> = lines.map(|(line, kind)| line.find(kind)).collect();
+    ensure!(columns.len() == 1, "not aligned: {text}");
     drop(held);
     Ok(())
 }
