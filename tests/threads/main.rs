@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use lockkeeper_threads::mutants::{self, Mutant};
-use lockkeeper_threads::threads::SCENES;
+use lockkeeper_threads::threads::{SCENES, UNMET};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 
@@ -45,6 +45,13 @@ fn no_order_of_threads_breaks_a_rule() {
 #[ignore = "long: `cargo xtask prove` runs it"]
 fn no_order_of_threads_breaks_a_rule_in_a_hundred_thousand() {
     run_all(100_000);
+}
+
+/// A rule that does not hold yet. When it does, it becomes one of the scenes.
+#[test]
+#[should_panic(expected = "told of more behind the end")]
+fn observer_is_told_of_nothing_behind_the_end_of_a_lease() {
+    run(UNMET.1, 10_000);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::claim::{Ending, Validity};
 use crate::engine::part::Part;
+use crate::seam::observer::LeaseEvent;
 use crate::words::ending::{End, LossReason, Lost};
 use crate::words::moment::Moment;
 use crate::words::token::FencingToken;
@@ -60,6 +61,20 @@ impl Grant {
             part.join(&grant);
         }
         grant
+    }
+
+    /// Reports the grant of every part to the observer, then lets the holder use them. In this order: the observer is
+    /// told nothing else of a lease before, because all other events need a part in use.
+    pub(crate) fn begin(&self, waited: Duration) {
+        for (part, token) in &self.parts {
+            let token = *token;
+            tracing::debug!(claim = %part.id, %token, "granted");
+            part.tell(LeaseEvent::Granted { token, waited });
+        }
+        for part in self.parts() {
+            let now = part.now();
+            part.change(|claim| claim.begin_use(now));
+        }
     }
 
     /// How many parts must be valid.

@@ -20,9 +20,9 @@ use crate::seam::observer::LeaseEvent;
 use crate::words::agenda::Notice;
 use crate::words::answer::{Answer, Verb};
 use crate::words::ending::LossReason;
-use crate::words::store_error::Outcome;
+use crate::words::store_error::{Outcome, StoreError};
 
-use stage::{Stage, TOKEN, at, part};
+use stage::{Stage, TOKEN, at, is_end, part};
 
 /// A scene and its name.
 pub type Scene = (&'static str, fn());
@@ -65,7 +65,17 @@ pub const SCENES: &[Scene] = &[
         "a name is handed over while the next one gives up",
         handed_over_while_given_up,
     ),
+    (
+        "an observer is told of a lease by four threads",
+        told_by_four_threads,
+    ),
 ];
+
+/// What does not hold: events are reported after the claim is unlocked, so a renewal may be reported behind the end.
+pub const UNMET: Scene = (
+    "an observer is told of nothing behind the end of a lease",
+    told_of_nothing_behind_the_end,
+);
 
 /// A bug that was fixed: the answer was applied, then the message, and then the wait overwrote the grant.
 fn granted_while_placed() {
@@ -281,4 +291,50 @@ fn handed_over_while_given_up() {
         claims.end_handover(&next);
     }
     assert!(may_ask(claims, &last), "the last one waits for nobody");
+}
+
+/// A lease that is granted, renewed with and without an answer, revoked and released: [`Stage::finish`] checks the order in
+/// which this is told.
+fn told_by_four_threads() {
+    let stage = Stage::set();
+    let holder = stage.spawn(|it| {
+        it.is_answered(1, Answer::Granted(TOKEN));
+        it.begins();
+        it.ends();
+        observe_released(&it.part);
+    });
+    let watchdog = |request, answers: bool| {
+        move |it: &Stage| {
+            // Not before the claim is granted.
+            if (0..5).any(|_| it.sends(Verb::Renew, request)) {
+                let silence = || StoreError::unknown("no answer in time");
+                let answer = answers.then_some(Answer::Renewed).ok_or_else(silence);
+                // The claim records the outcome.
+                let _ = it.requester().told(&it.part, request, answer);
+            }
+        }
+    };
+    let threads = [
+        holder,
+        stage.spawn(watchdog(2, true)),
+        stage.spawn(watchdog(3, false)),
+        stage.spawn(|it| it.hears(Notice::Revoked)),
+    ];
+    stage.finish(threads);
+    let told = stage.told();
+    assert!(told.iter().any(is_end), "no end is told: {told:?}");
+}
+
+fn told_of_nothing_behind_the_end() {
+    let stage = Stage::set().holds();
+    let watchdog = stage.spawn(|it| {
+        if it.sends(Verb::Renew, 2) {
+            it.is_answered(2, Answer::Renewed);
+        }
+    });
+    let hub = stage.spawn(|it| it.hears(Notice::Revoked));
+    stage.finish([watchdog, hub]);
+    let told = stage.told();
+    let end = told.last().is_some_and(is_end);
+    assert!(end, "told of more behind the end: {told:?}");
 }

@@ -15,7 +15,6 @@ use crate::engine::subscriptions::presence::Subscription;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::lease::Lease;
 use crate::grant::release::{self, failed_on, is_gone};
-use crate::seam::observer::LeaseEvent;
 use crate::words::ending::{End, LossReason, Lost, Released};
 use crate::words::error::{Error, Result};
 use crate::words::store_error::StoreError;
@@ -53,18 +52,13 @@ impl Hold {
         let parts = engines().map(|(_, part)| Arc::clone(part));
         let grant = Grant::new(needs, parts.zip(tokens).collect());
         let mut subscriptions = Vec::new();
-        for (place, (engine, part)) in engines().enumerate() {
+        for (engine, part) in engines() {
             // Messages about the claim go to the client that made its owner, which may be another.
             let owner = part.id.owner();
             subscriptions.extend(engine.subscriptions.granted(&*part.protocol, owner));
-            let token = grant.token(place);
-            tracing::debug!(claim = %part.id, %token, "granted");
-            let event = LeaseEvent::Granted { token, waited };
-            part.tell(event);
         }
+        grant.begin(waited);
         for (engine, part) in engines() {
-            let now = part.now();
-            part.change(|claim| claim.begin_use(now));
             engine.subscriptions.proclaim(part);
             engine.subscriptions.annotate(part);
         }

@@ -171,6 +171,9 @@ impl fmt::Display for AcquisitionOutcome {
 }
 
 /// The events of a lease. A lease that is granted ends exactly once: released, unconfirmed or lost.
+///
+/// [`Granted`](Self::Granted) is the first event of a lease, apart from [`OtherLimit`](Self::OtherLimit). Several threads
+/// report events, so a renewal, or an uncertainty, that came just before the end may be reported after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseEvent {
