@@ -2,9 +2,9 @@
 //! and also if one has fallen, until the lower figure is recorded here.
 //!
 //! There is no server: the store answers at once, and its few allocations count too. A pair is complete after one poll, so no
-//! other task runs meanwhile, and time is paused: the figures depend neither on time nor on the machine, but on the code, on
-//! the compiler, and on optimisation. They are those of cargo's development profile, by which tests are built, for pointers of
-//! 64 bits. What tokio locks inside, as for a `Notify`, is not counted.
+//! other task runs meanwhile, and time is paused. So the figures depend neither on time nor on the machine, but on the code
+//! and the compiler, for pointers of 64 bits; those of a release build are the same. What tokio locks inside, as for a
+//! `Notify`, is not counted.
 //!
 //! These tests are a program of their own because counting slows every allocation down.
 

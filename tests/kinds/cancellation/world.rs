@@ -94,12 +94,18 @@ impl World {
     fn new(settings: &ClientBuilder, if_dropped: Duration) -> Result<Self> {
         let servers = vec![MemoryStore::new(), MemoryStore::new(), MemoryStore::new()];
         let (mut here, mut there) = (Vec::new(), Vec::new());
-        for server in &servers {
+        for (server, seed) in servers.iter().zip(1..) {
             let network = FaultyStore::new(Arc::new(server.sibling()));
             network.delay(ONE_WAY, if_dropped);
             network.split_groups(APART);
-            here.push(settings.clone().build(Arc::new(GatedStore(network)))?);
-            there.push(settings.clone().build(Arc::new(server.sibling()))?);
+            let settings = settings.clone();
+            here.push(
+                settings
+                    .clone()
+                    .seed(seed)
+                    .build(Arc::new(GatedStore(network)))?,
+            );
+            there.push(settings.seed(!seed).build(Arc::new(server.sibling()))?);
         }
         let others = JoinSet::new();
         Ok(Self {
