@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::beside_java::{
     LONG, SHORT, count_re_entries, force_one_another, keep_one_another_out, outlive_one_another,
 };
-use crate::java::{Java, LIMIT};
+use crate::java::Java;
 use crate::{counts_beside_java as counts, fair_beside_java as fair, rwlock_beside_java as rwlock};
 
 /// On several nodes.
@@ -111,10 +111,10 @@ async fn a_number_that_all_read_and_write_loses_nothing() -> Result<()> {
         }));
     }
     for counting in theirs {
-        ensure!(timeout(LIMIT, counting).await?? == "ok");
+        ensure!(timeout(LONG, counting).await?? == "ok");
     }
     for counting in ours {
-        timeout(LIMIT, counting).await???;
+        timeout(LONG, counting).await???;
     }
     let number = cluster.command(&["GET", "number"]).await?;
     ensure!(number == (4 * ROUNDS).to_string(), "{number}");

@@ -10,9 +10,10 @@ use lockkeeper::redisson::{
 use lockkeeper::{Client, Lock as _, LossReason};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::time::timeout;
 
-use crate::beside_java::{LONG, Pair, SHORT, SOON, by_message, first_line, holder};
+use crate::beside_java::{LONG, Pair, SHORT, by_message, first_line, holder, short};
 use crate::java::{Java, JavaClient, JavaLock};
 
 async fn listening(site: &dyn Site, channel: &str, clients: u64) -> Result<()> {
@@ -159,14 +160,14 @@ async fn wake_semaphores(
     });
     listening(site, channel, 1).await?;
     ensure!(theirs.tell("release", "2").await? == "ok");
-    let guard = timeout(SOON, waiting).await???;
+    let guard = timeout(PATIENCE, waiting).await???;
     let waited = waits.elapsed();
     let waiting = [theirs.begin("acquire", "1")?, theirs.begin("acquire", "1")?];
     listening(site, channel, 2).await?;
     let began = Instant::now();
     guard.release().await?;
     for waiter in waiting {
-        ensure!(timeout(SOON, JavaLock::end(waiter)).await?? == "ok");
+        ensure!(timeout(PATIENCE, JavaLock::end(waiter)).await?? == "ok");
     }
     println!("Java's two woken after {:?}", began.elapsed());
     Ok(waited)
@@ -190,13 +191,13 @@ async fn wake_permits(
     });
     listening(site, channel, 1).await?;
     ensure!(theirs.ask("release", &id).await?);
-    let guard = timeout(SOON, waiting).await???;
+    let guard = timeout(PATIENCE, waiting).await???;
     let waited = waits.elapsed();
     let waiting = theirs.begin("acquire", "600000")?;
     listening(site, channel, 2).await?;
     let began = Instant::now();
     guard.release().await?;
-    let id = timeout(SOON, JavaLock::end(waiting)).await??;
+    let id = timeout(PATIENCE, JavaLock::end(waiting)).await??;
     println!("Java woken after {:?}", began.elapsed());
     ensure!(theirs.ask("release", &id).await?);
     Ok(waited)
@@ -223,9 +224,9 @@ async fn wake_latches(
     listening(site, channel, 2).await?;
     ensure!(ours.count_down().await? == 1 && theirs.tell("count", "").await? == "1");
     ensure!(theirs.tell("down", "").await? == "ok");
-    timeout(SOON, waiting.1).await???;
+    timeout(PATIENCE, waiting.1).await???;
     let waited = waits.elapsed();
-    ensure!(timeout(SOON, JavaLock::end(waiting.0)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(waiting.0)).await?? == "ok");
     ensure!(ours.count().await? == 0);
 
     ensure!(ours.try_set_count(1).await? && theirs.tell("count", "").await? == "1");
@@ -233,7 +234,7 @@ async fn wake_latches(
     // Ours lingers on the channel.
     tokio::time::sleep(Duration::from_millis(200)).await;
     ensure!(ours.count_down().await? == 0);
-    ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(waiting)).await?? == "ok");
     Ok(waited)
 }
 
@@ -259,7 +260,7 @@ async fn a_renewal_of_either_side_keeps_the_other_out() -> Result<()> {
     guard.verify().await?;
     guard.release().await?;
 
-    let id = theirs.tell("acquire", "2000").await?;
+    let id = theirs.tell("acquire", &short()).await?;
     ensure!(theirs.ask("renew", &id).await?);
     let waited = ours.acquire().wait_for(2 * SHORT).await;
     ensure!(waited.is_err(), "it came in beside a holder in Java");
@@ -293,7 +294,7 @@ pub(crate) async fn take_permits_away(redisson: &JavaClient, client: &Client) ->
     let digits = claim.rsplit('/').next().context("a claim")?;
     let id = format!("{digits}{}{:08x}", &claim[..8], 1);
     ensure!(theirs.ask("release", &id).await?);
-    ensure!(timeout(SOON, guard.lost()).await?.reason == LossReason::Gone);
+    ensure!(timeout(PATIENCE, guard.lost()).await?.reason == LossReason::Gone);
     drop(guard);
 
     let id = theirs.tell("acquire", "600000").await?;
@@ -302,7 +303,7 @@ pub(crate) async fn take_permits_away(redisson: &JavaClient, client: &Client) ->
         async move { ours.acquire().await }
     });
     ensure!(ours.force_release(&id).await?);
-    let guard = timeout(SOON, waiting).await???;
+    let guard = timeout(PATIENCE, waiting).await???;
     ensure!(!theirs.ask("release", &id).await?);
     guard.verify().await?;
     guard.release().await?;
@@ -336,25 +337,25 @@ pub(crate) async fn outlive_one_another(
     let theirs = redisson.lock("permits", "dead");
     let ours = RedissonPermitExpirableSemaphore::new(client, "dead");
     ensure!(ours.try_set_permits(1).await?);
-    let mut program = holder(&["redisson-permits", url, "permits", "dead", "2000"])?;
+    let mut program = holder(&["redisson-permits", url, "permits", "dead", &short()])?;
     ensure!(first_line(&mut program).await?.starts_with("held"));
-    let waiting = theirs.begin("acquire", "2000")?;
+    let waiting = theirs.begin("acquire", &short())?;
     listening(site, "redisson_sc:{dead}", 1).await?;
     program.kill().await?;
-    let id = timeout(SOON, JavaLock::end(waiting)).await??;
+    let id = timeout(PATIENCE, JavaLock::end(waiting)).await??;
     ensure!(id.len() == 32, "{id}");
 
     // An RSemaphore's come back to a Rust client.
     let plain = RedissonSemaphore::new(client, "plain");
     ensure!(plain.try_set_permits(1).await?);
-    let mut program = holder(&["redisson-permits", url, "semaphore", "plain", "2000"])?;
+    let mut program = holder(&["redisson-permits", url, "semaphore", "plain", &short()])?;
     ensure!(first_line(&mut program).await?.starts_with("held"));
     ensure!(!redisson.lock("semaphore", "plain").ask("try", "1").await?);
     let waiting = redisson.lock("semaphore", "plain").begin("acquire", "1")?;
     listening(site, "redisson_sc:{plain}", 1).await?;
     program.kill().await?;
     // The next request returns the permit.
-    let mut waiting = std::pin::pin!(timeout(SOON, JavaLock::end(waiting)));
+    let mut waiting = std::pin::pin!(timeout(PATIENCE, JavaLock::end(waiting)));
     let answer = loop {
         tokio::select! {
             answer = &mut waiting => break answer??,
@@ -365,7 +366,7 @@ pub(crate) async fn outlive_one_another(
 
     let waiting = tokio::spawn(async move { ours.acquire().await });
     java.kill()?;
-    let guard = timeout(SOON, waiting).await???;
+    let guard = timeout(PATIENCE, waiting).await???;
     guard.release().await?;
     Ok(())
 }

@@ -8,14 +8,15 @@ use lockkeeper::{Client, ClientBuilder, Lock as _, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::beside_java::{LONG, Pair, SELDOM, SHORT, SOON, first_line, holder};
+use crate::beside_java::{LONG, Pair, SELDOM, SHORT, first_line, holder, short};
 use crate::java::{Java, JavaClient, JavaLock};
 
 /// For how long a dead waiter is waited for: longer than a step of a test takes, shorter than one waits.
-const PATIENCE: Duration = Duration::from_secs(4);
+const DEAD: Duration = Duration::from_secs(8);
 
 type Waiting = JoinHandle<lockkeeper::Result<RedissonFairGuard>>;
 
@@ -59,7 +60,7 @@ async fn is_tidy(site: &dyn Site, name: &str) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    let end = timeout(SOON, tidy).await;
+    let end = timeout(PATIENCE, tidy).await;
     let keys = site.keys().await?;
     end.with_context(|| keys.join(" "))?
 }
@@ -181,27 +182,27 @@ async fn serve_in_order(
 
     let began = Instant::now();
     ensure!(theirs.tell("unlock", "7").await? == "ok");
-    let guard = timeout(SOON, first).await???;
+    let guard = timeout(PATIENCE, first).await???;
     println!("woken by Java after {:?}", began.elapsed());
     ensure!(!third.is_finished() && !theirs.ask("held", "8").await?);
 
     let began = Instant::now();
     guard.release().await?;
-    ensure!(timeout(SOON, JavaLock::end(second)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(second)).await?? == "ok");
     println!("Java woken after {:?}", began.elapsed());
     ensure!(!third.is_finished());
     ensure!(theirs.tell("unlock", "8").await? == "ok");
-    let guard = timeout(SOON, third).await???;
+    let guard = timeout(PATIENCE, third).await???;
 
     // When a holder in Java is forced out, one of ours gets the lock, too.
     let next = theirs.begin("lock", "7")?;
     queued(site, name, 1).await?;
     ensure!(guard.release().await? == Released::Free);
-    ensure!(timeout(SOON, JavaLock::end(next)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(next)).await?? == "ok");
     let last = waits(&ours);
     queued(site, name, 1).await?;
     ensure!(theirs.ask("force", "").await?);
-    let guard = timeout(SOON, last).await???;
+    let guard = timeout(PATIENCE, last).await???;
     ensure!(guard.release().await? == Released::Free);
     is_tidy(site, name).await
 }
@@ -232,7 +233,7 @@ async fn waiters_that_give_up_are_in_nobodys_way() -> Result<()> {
     dropped.abort();
     queued(server, "given", 1).await?;
     ensure!(theirs.tell("unlock", "7").await? == "ok");
-    ensure!(timeout(SOON, JavaLock::end(behind)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(behind)).await?? == "ok");
     ensure!(theirs.tell("unlock", "8").await? == "ok");
     is_tidy(server, "given").await
 }
@@ -262,7 +263,7 @@ async fn a_waiter_that_leaves_at_its_turn_passes_it_on_to_java() -> Result<()> {
     // The name is free, and nobody has been told.
     Site::command(server, &["DEL", "passed"]).await?;
     leaves.abort();
-    ensure!(timeout(SOON, JavaLock::end(behind)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(behind)).await?? == "ok");
     ensure!(guard.release().await.is_err());
     ensure!(theirs.tell("unlock", "8").await? == "ok");
     Ok(())
@@ -275,14 +276,14 @@ async fn the_dead_of_either_side_in_the_queue_are_passed_over_in_their_time() ->
         return Ok(());
     };
     let server = Server::start().await?;
-    let redisson = java.impatient_client(&server, SHORT, PATIENCE).await?;
+    let redisson = java.impatient_client(&server, SHORT, DEAD).await?;
     let client = server.client(Client::builder().ttl(SHORT)).await?;
-    let ours = RedissonFairLock::new(&client, "dead").wait_timeout(PATIENCE);
+    let ours = RedissonFairLock::new(&client, "dead").wait_timeout(DEAD);
     let theirs = redisson.lock("fair", "dead");
 
     let guard = ours.acquire().await?;
-    let (url, patience) = (server.url(), PATIENCE.as_millis().to_string());
-    let mut dead = holder(&["redisson-fair", &url, "dead", "2000", &patience])?;
+    let (url, patience) = (server.url(), DEAD.as_millis().to_string());
+    let mut dead = holder(&["redisson-fair", &url, "dead", &short(), &patience])?;
     queued(&server, "dead", 1).await?;
     let behind = theirs.begin("lock", "8")?;
     queued(&server, "dead", 2).await?;
@@ -294,7 +295,7 @@ async fn the_dead_of_either_side_in_the_queue_are_passed_over_in_their_time() ->
 
     // And now Java dies in the queue, and its holder too.
     let doomed = Java::start()?.context("there is Java")?;
-    let other = doomed.impatient_client(&server, SHORT, PATIENCE).await?;
+    let other = doomed.impatient_client(&server, SHORT, DEAD).await?;
     let _dead = other.lock("fair", "dead").begin("lock", "9")?;
     queued(&server, "dead", 1).await?;
     let behind = waits(&ours);
@@ -331,18 +332,18 @@ pub(crate) async fn outlive_one_another(
     redisson: &JavaClient,
     client: &Client,
 ) -> Result<()> {
-    let mut dead = holder(&["redisson-fair", url, "held", "2000", "300000"])?;
+    let mut dead = holder(&["redisson-fair", url, "held", &short(), "300000"])?;
     ensure!(first_line(&mut dead).await?.starts_with("held"));
     let theirs = redisson.lock("fair", "held");
     let behind = theirs.begin("lock", "8")?;
     queued(site, "held", 1).await?;
     dead.kill().await?;
-    ensure!(timeout(SOON, JavaLock::end(behind)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(behind)).await?? == "ok");
 
     let behind = waits(&RedissonFairLock::new(client, "held"));
     queued(site, "held", 1).await?;
     java.kill()?;
-    let guard = timeout(SOON, behind).await???;
+    let guard = timeout(PATIENCE, behind).await???;
     ensure!(guard.release().await? == Released::Free);
     is_tidy(site, "held").await
 }
@@ -384,8 +385,8 @@ pub(crate) async fn heed_renewals_and_force(
     let next = waits(&ours);
     queued(site, "kept", 1).await?;
     ensure!(theirs.ask("force", "").await?);
-    let next = timeout(SOON, next).await???;
-    ensure!(timeout(SOON, guard.lost()).await?.reason == LossReason::Gone);
+    let next = timeout(PATIENCE, next).await???;
+    ensure!(timeout(PATIENCE, guard.lost()).await?.reason == LossReason::Gone);
     drop(guard);
 
     // And force here one of Java's.
@@ -393,7 +394,7 @@ pub(crate) async fn heed_renewals_and_force(
     queued(site, "kept", 1).await?;
     let holder = &ours.inspect().await?[0].holders[0];
     ensure!(ours.force_release(&holder.claim).await?);
-    ensure!(timeout(SOON, JavaLock::end(behind)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(behind)).await?? == "ok");
     let waited = ours.acquire().wait_for(2 * SHORT).await;
     ensure!(waited.is_err(), "it came in beside a holder in Java");
     ensure!(theirs.tell("unlock", "8").await? == "ok");
@@ -435,11 +436,11 @@ async fn a_waiter_that_a_clock_has_thrown_out_is_served_behind_java() -> Result<
         }
         anyhow::Ok(())
     };
-    timeout(SOON, changed).await??;
+    timeout(PATIENCE, changed).await??;
     ensure!(theirs.tell("unlock", "7").await? == "ok");
-    ensure!(timeout(SOON, JavaLock::end(behind)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(behind)).await?? == "ok");
     ensure!(!thrown.is_finished());
     ensure!(theirs.tell("unlock", "8").await? == "ok");
-    timeout(SOON, thrown).await???.release().await?;
+    timeout(PATIENCE, thrown).await???.release().await?;
     is_tidy(server, "clock").await
 }

@@ -10,11 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use lockkeeper_testkit::peer;
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until::PATIENCE;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-
-/// How long the program has for an answer. A JVM starts slowly on a machine that does much else.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A program with any number of clients of Redisson. It ends when this is dropped.
 pub(crate) struct Java {
@@ -149,7 +147,7 @@ impl Drop for Java {
 }
 
 async fn told(answer: oneshot::Receiver<String>) -> Result<String> {
-    let answer = tokio::time::timeout(LIMIT, answer).await?;
+    let answer = tokio::time::timeout(PATIENCE, answer).await?;
     answer.context("the program has ended")
 }
 
@@ -204,11 +202,12 @@ impl JavaLock {
             }
             Ok(())
         };
-        tokio::time::timeout(LIMIT, wait).await?
+        tokio::time::timeout(PATIENCE, wait).await?
     }
 
     /// Asks what is answered by yes or no.
     pub(crate) async fn ask(&self, verb: &str, words: &str) -> Result<bool> {
-        Ok(self.tell(verb, words).await?.parse()?)
+        let answer = self.tell(verb, words).await?;
+        answer.parse().context(answer)
     }
 }

@@ -1,6 +1,7 @@
 //! Locks of Redisson, alone and beside a live Redisson in Java. A program of its own: its tests want a JVM each, so they do not stand
 //! beside those that measure time.
 
+mod alone;
 mod beside_java;
 mod cluster_beside_java;
 mod contract;
@@ -8,7 +9,6 @@ mod counts_beside_java;
 mod fair;
 mod fair_beside_java;
 mod fair_search;
-mod hand_over;
 mod java;
 mod keys;
 mod latch_keys;

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Guard as _, Lease, Lock, Mutex, ReentrantLock, RwLock};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::time::{sleep, timeout};
 
 use crate::beside_java::LONG;
@@ -15,9 +16,6 @@ use crate::java::{Java, JavaClient};
 
 /// All that Redisson might take the name for.
 const KINDS: [&str; 5] = ["lock", "fenced", "fair", "read", "write"];
-
-/// How long a server may take for a `PING` that has nothing in front of it.
-const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// A server, a Redisson and two clients of ours in the empty namespace.
 struct Beside {
@@ -58,7 +56,7 @@ impl Beside {
                     answer.starts_with("error") && answer.contains("WRONGTYPE"),
                     "{verb} of {kind} {name}: {answer}"
                 );
-                let ping = timeout(AT_ONCE, self.server.command(&["PING"]));
+                let ping = timeout(PATIENCE, self.server.command(&["PING"]));
                 ensure!(ping.await??.into_text()? == "PONG");
             }
         }

@@ -8,10 +8,11 @@ use lockkeeper::redisson::{RedissonReadGuard, RedissonReadWriteLock, RedissonWri
 use lockkeeper::{Client, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::beside_java::{LONG, Pair, SHORT, SOON, by_message, first_line, holder};
+use crate::beside_java::{LONG, Pair, SHORT, by_message, first_line, holder, short};
 use crate::java::{Java, JavaClient, JavaLock};
 
 /// A name of both sides.
@@ -155,7 +156,7 @@ async fn wake_one_another(
     ensure!(both.theirs_to_write.tell("unlock", "7").await? == "ok");
     let mut guards = Vec::new();
     for reading in waiting {
-        guards.push(timeout(SOON, reading).await???);
+        guards.push(timeout(PATIENCE, reading).await???);
     }
     let readers_waited = waits.elapsed();
     // The last of them lets a writer in Java in.
@@ -164,7 +165,7 @@ async fn wake_one_another(
     for guard in guards {
         guard.release().await?;
     }
-    ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(waiting)).await?? == "ok");
     ensure!(both.theirs_to_write.tell("unlock", "8").await? == "ok");
 
     // A reader in Java lets a writer here in, and that readers in Java. Nobody here has listened to this name before.
@@ -175,13 +176,13 @@ async fn wake_one_another(
     let writing = both.writes();
     waiter(site, name).await?;
     ensure!(both.theirs_to_read.tell("unlock", "7").await? == "ok");
-    let guard = timeout(SOON, writing).await???;
+    let guard = timeout(PATIENCE, writing).await???;
     let writer_waited = waits.elapsed();
     let waiting = ["8", "9"].map(|thread| both.theirs_to_read.begin("lock", thread));
     both.theirs_to_read.waiters(2).await?;
     guard.release().await?;
     for reading in waiting {
-        ensure!(timeout(SOON, JavaLock::end(reading?)).await?? == "ok");
+        ensure!(timeout(PATIENCE, JavaLock::end(reading?)).await?? == "ok");
     }
     for thread in ["8", "9"] {
         ensure!(both.theirs_to_read.tell("unlock", thread).await? == "ok");
@@ -204,7 +205,7 @@ async fn a_write_here_that_ends_before_its_read_wakes_readers_in_java() -> Resul
     let waiting = both.theirs_to_read.begin("lock", "7")?;
     both.theirs_to_read.waiters(1).await?;
     ensure!(writing.release().await? == Released::StillHeld(1));
-    ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
+    ensure!(timeout(PATIENCE, JavaLock::end(waiting)).await?? == "ok");
     reading.verify().await?;
     ensure!(!both.theirs_to_write.ask("try", "8").await?);
     reading.release().await?;
@@ -281,14 +282,14 @@ async fn an_unlock_in_java_leaves_readers_here_their_lease() -> Result<()> {
     let both = Both::new(redisson, client, "leases");
     let guard = both.ours.read().no_renewal().await?;
     let again = guard.reenter().await?;
-    ensure!(both.theirs_to_read.tell("lease", "7 1000").await? == "ok");
+    ensure!(both.theirs_to_read.tell("lease", "7 60000").await? == "ok");
     ensure!(both.theirs_to_read.tell("unlock", "7").await? == "ok");
     let left = server.command(&["PTTL", "leases"]).await?.into_integer()?;
-    ensure!(left > 20_000, "{left}");
+    ensure!(left > 300_000, "{left}");
     guard.verify().await?;
     again.verify().await?;
     again.release().await?;
-    ensure!(both.theirs_to_read.tell("lease", "7 1000").await? == "ok");
+    ensure!(both.theirs_to_read.tell("lease", "7 60000").await? == "ok");
     ensure!(both.theirs_to_read.tell("unlock", "7").await? == "ok");
     guard.verify().await?;
     Ok(())
@@ -351,14 +352,14 @@ pub(crate) async fn force_one_another(redisson: &JavaClient, client: &Client) ->
     let guard = both.ours.read().await?;
     ensure!(both.theirs_to_read.ask("force", "").await?);
     ensure!(both.theirs_to_write.ask("try", "7").await?);
-    ensure!(timeout(SOON, guard.lost()).await?.reason == LossReason::Gone);
+    ensure!(timeout(PATIENCE, guard.lost()).await?.reason == LossReason::Gone);
     drop(guard);
     ensure!(both.theirs_to_write.ask("held", "7").await?);
 
     let waiting = both.writes();
     let thread = format!("{}:7", redisson.id);
     ensure!(both.ours.force_release(&thread).await?);
-    let guard = timeout(SOON, waiting).await???;
+    let guard = timeout(PATIENCE, waiting).await???;
     ensure!(!both.theirs_to_write.ask("held", "7").await?);
     ensure!(
         both.theirs_to_write
@@ -394,11 +395,11 @@ pub(crate) async fn outlive_one_another(
 ) -> Result<()> {
     let both = Both::new(redisson, client, "dead");
     for held in ["redisson-read", "redisson-write"] {
-        let mut ours = holder(&[held, url, "dead", "2000"])?;
+        let mut ours = holder(&[held, url, "dead", &short()])?;
         ensure!(first_line(&mut ours).await?.starts_with("held"));
         let waiting = both.theirs_to_write.begin("lock", "7")?;
         ours.kill().await?;
-        ensure!(timeout(SOON, JavaLock::end(waiting)).await?? == "ok");
+        ensure!(timeout(PATIENCE, JavaLock::end(waiting)).await?? == "ok");
         ensure!(both.theirs_to_write.tell("unlock", "7").await? == "ok");
     }
     // One that is dead keeps nobody out of a name that others read, nor in.
@@ -410,7 +411,7 @@ pub(crate) async fn outlive_one_another(
     guard.verify().await?;
     ensure!(!waiting.is_finished());
     guard.release().await?;
-    let guard = timeout(SOON, waiting).await???;
+    let guard = timeout(PATIENCE, waiting).await???;
     ensure!(guard.release().await? == Released::Free);
     Ok(())
 }

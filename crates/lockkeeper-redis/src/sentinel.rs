@@ -274,6 +274,8 @@ impl fmt::Debug for Sentinels {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_testkit::until::PATIENCE;
+
     use super::*;
 
     fn sentinels() -> Sentinels {
@@ -284,7 +286,7 @@ mod tests {
                 sentinels: vec![template.clone()],
                 template,
             },
-            options: RedisOptions::new(),
+            options: RedisOptions::new().connect_timeout(2 * PATIENCE),
             words: Mutex::default(),
             word: watch::Sender::new(None),
             trouble: watch::Sender::default(),
@@ -308,7 +310,7 @@ mod tests {
         sentinels.said(1, word(&sentinels, 4, "second"));
         sentinels.said(0, first);
         assert_eq!(sentinels.find().await.unwrap().to_string(), "second:6379");
-        let moved = timeout(Duration::from_secs(5), sentinels.moved(&old)).await;
+        let moved = timeout(PATIENCE, sentinels.moved(&old)).await;
         assert!(moved.is_ok(), "nobody was told");
     }
 
@@ -341,7 +343,7 @@ mod tests {
         sentinels.trouble.send_modify(|trouble| {
             trouble.insert(0, refused);
         });
-        let error = timeout(Duration::from_secs(1), sentinels.find()).await;
+        let error = timeout(PATIENCE, sentinels.find()).await;
         assert_eq!(error.unwrap().unwrap_err().code(), Some("ERR"));
     }
 }

@@ -4,10 +4,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use lockkeeper_core::store::Value;
 use lockkeeper_testkit::server::Server as Process;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::runtime::Runtime;
 
 use crate::compare::Version;
@@ -95,9 +95,7 @@ struct Connection(BufReader<UnixStream>);
 impl Connection {
     fn open(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self(BufReader::new(stream))
     }
 

@@ -1,5 +1,6 @@
 use fred::interfaces::Resp3Frame as Frame;
 use lockkeeper_core::store::{Outcome, Reply, Value};
+use lockkeeper_testkit::until::PATIENCE;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -36,10 +37,7 @@ async fn a_request_queued_after_the_end_is_answered_when_the_owner_lets_go() {
     assert!(!why.is_empty());
 
     let get = Outgoing::plain("GET", ["key"]);
-    let answer = timeout(
-        Duration::from_secs(5),
-        wire.request(&get, false, Duration::from_secs(60)),
-    );
+    let answer = timeout(PATIENCE, wire.request(&get, false, 2 * PATIENCE));
     let error = answer.await.expect("it hangs").unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
 }

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use lockkeeper_core::store::{Outcome, Reply};
+use lockkeeper_testkit::until::PATIENCE;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -181,7 +182,7 @@ async fn many_requests_of_one_task_leave_in_the_order_of_their_first_polls() {
         .iter()
         .map(|key| Outgoing::plain("GET", [key.as_str()]));
     let gets: Vec<Outgoing> = gets.collect();
-    let request = |get| Box::pin(opened.wire.request(get, false, Duration::from_secs(5)));
+    let request = |get| Box::pin(opened.wire.request(get, false, PATIENCE));
     let mut requests: Vec<_> = gets.iter().map(request).collect();
     // From the second time on, the last one is polled first.
     let mut backwards = false;
@@ -213,20 +214,19 @@ async fn an_answer_that_comes_too_late_is_nobodys() {
     let patience = Duration::from_millis(50);
     let error = wire.request(&first, false, patience).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
-    let patience = Duration::from_secs(5);
     let (answer, _) = tokio::join!(
-        wire.request(&second, false, patience),
+        wire.request(&second, false, PATIENCE),
         serve(&mut stream, "key2", "+1\r\n-ERR 2\r\n"),
     );
     assert_eq!(answer.unwrap_err().message(), "ERR 2");
     // One refusal in a pipeline does not change the other answers.
     let (answer, _) = tokio::join!(
-        wire.request_asking(&third, false, patience),
+        wire.request_asking(&third, false, PATIENCE),
         serve(&mut stream, "key3", "-ERR asked\r\n+3\r\n"),
     );
     assert_eq!(answer.unwrap_err().message(), "ERR asked");
     let (answer, _) = tokio::join!(
-        wire.request(&last, false, patience),
+        wire.request(&last, false, PATIENCE),
         serve(&mut stream, "key4", "+4\r\n"),
     );
     assert_eq!(answer.unwrap().as_str(), Some("4"));
@@ -241,8 +241,8 @@ async fn what_is_asked_after_the_end_is_told_at_once() {
         drop(stream);
         assert_eq!(lifeline.end().await, CLOSED);
         let ping = Outgoing::plain("PING", []);
-        let answer = wire.request(&ping, false, Duration::from_secs(60));
-        let answer = timeout(Duration::from_secs(5), answer).await;
+        let answer = wire.request(&ping, false, 2 * PATIENCE);
+        let answer = timeout(PATIENCE, answer).await;
         let error = answer.expect("it hangs").unwrap_err();
         assert_eq!(error.outcome(), Outcome::NotSent);
     }

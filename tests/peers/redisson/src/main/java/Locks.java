@@ -29,6 +29,9 @@ import org.redisson.config.NameMapper;
 public class Locks {
     static final List<RedissonClient> CLIENTS = new ArrayList<>();
 
+    /** For an answer of the server, on a machine that does much else: two minutes. */
+    static final int PATIENCE = 120_000;
+
     static synchronized String open(String address, long watchdog, long fairWait, String prefix) {
         Config config = new Config();
         if (!prefix.isEmpty()) {
@@ -39,6 +42,9 @@ public class Locks {
         if (address.startsWith("cluster:")) {
             config.useClusterServers()
                 .addNodeAddress("redis://" + address.substring("cluster:".length()))
+                .setTimeout(PATIENCE)
+                .setConnectTimeout(PATIENCE)
+                .setSubscriptionTimeout(PATIENCE)
                 .setMasterConnectionMinimumIdleSize(1)
                 .setMasterConnectionPoolSize(8)
                 .setSlaveConnectionMinimumIdleSize(1)
@@ -48,6 +54,9 @@ public class Locks {
         } else {
             config.useSingleServer()
                 .setAddress("redis://" + address)
+                .setTimeout(PATIENCE)
+                .setConnectTimeout(PATIENCE)
+                .setSubscriptionTimeout(PATIENCE)
                 .setConnectionMinimumIdleSize(1)
                 .setConnectionPoolSize(8)
                 .setSubscriptionConnectionMinimumIdleSize(1)

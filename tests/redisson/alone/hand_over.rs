@@ -1,5 +1,5 @@
 //! Hundreds of hand-overs between two Javas and between Java and here, of each kind that is held. Each comes by a message, and those with one side
-//! here take no more than twice as long as those in Java. The test prints how long they take: `cargo test --all-features --package lockkeeper-tests --test redisson hand_over -- --include-ignored --nocapture`.
+//! here take no more than twice as long as those in Java. The test prints how long they take: `cargo test --all-features --package lockkeeper-tests --test redisson alone::hand_over -- --include-ignored --nocapture`.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,11 @@ use lockkeeper::redisson::{
 };
 use lockkeeper::{Client, Guard as _, Lock};
 use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::sync::oneshot::Receiver;
 use tokio::time::{sleep, timeout};
 
-use crate::beside_java::{LONG, OWN_POLL, Pair, SELDOM, SOON};
+use crate::beside_java::{LONG, OWN_POLL, Pair, SELDOM};
 use crate::java::{Java, JavaClient, JavaLock};
 
 /// Of each kind, each way.
@@ -99,7 +100,7 @@ impl<L: Lock> Sides<'_, L> {
         ensure!(!waiting.is_finished(), "it came in beside a holder in Java");
         let began = Instant::now();
         let released = self.words.release(holder, &held);
-        let (released, woken) = tokio::join!(released, timeout(SOON, waiting));
+        let (released, woken) = tokio::join!(released, timeout(PATIENCE, waiting));
         released?;
         let (guard, woken) = woken.context("a waiter here was not woken by Java")???;
         ensure!(
@@ -129,7 +130,7 @@ impl<L: Lock> Sides<'_, L> {
             let answer = JavaLock::end(waiting).await?;
             anyhow::Ok((answer, began.elapsed()))
         };
-        let (released, woken) = tokio::join!(release, timeout(SOON, woken));
+        let (released, woken) = tokio::join!(release, timeout(PATIENCE, woken));
         released?;
         let (answer, time) = woken.context("a waiter in Java was not woken")??;
         self.words.release(waiter, &answer).await?;

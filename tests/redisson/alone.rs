@@ -1,0 +1,3 @@
+//! What compares times runs while no other test does.
+
+mod hand_over;
