@@ -1,12 +1,18 @@
 //! Runs histories of the simulation until the time is over or one fails. `cargo xtask simulate` starts it.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
+use lockkeeper_testkit::simulation::net::{self, Behaviour};
 use lockkeeper_testkit::simulation::{Beyond, Options, Outcome, Workload, run};
 use parking_lot::Mutex;
 
@@ -43,9 +49,25 @@ struct Arguments {
     /// Prints all events.
     #[arg(long)]
     verbose: bool,
+    /// Compares what clients send in the first histories of each workload with what is stored for them, and shows the first
+    /// difference.
+    #[arg(long, conflicts_with_all = ["minutes", "histories", "seed", "mutant", "beyond", "verbose"])]
+    net: bool,
+    /// Stores what clients send now.
+    #[arg(long, requires = "net", conflicts_with = "kind")]
+    rewrite: bool,
+    /// Where the calls of histories without a difference are kept, so that a difference that comes later shows the expected call.
+    #[arg(long, requires = "net", default_value = "target/net")]
+    calls: PathBuf,
 }
 
 impl Arguments {
+    /// How many threads to use.
+    fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.threads.unwrap_or(cores).max(1)
+    }
+
     /// The command that repeats one history, with the mistake it was found with.
     fn to_repeat(&self, workload: Workload, seed: u64) -> String {
         let kind = workload.name();
@@ -106,13 +128,74 @@ impl Tally {
 }
 
 fn main() -> ExitCode {
-    match simulate(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.net {
+        true => compare(&arguments),
+        false => simulate(&arguments),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Compares what clients send with what is stored, or stores it.
+fn compare(arguments: &Arguments) -> Result<()> {
+    let workloads = arguments.kind.map_or(Workload::ALL.to_vec(), |it| vec![it]);
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(BTreeMap::new());
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&workload) = workloads.get(number) else {
+                return Ok(());
+            };
+            let options = Options {
+                record: true,
+                ..Options::default()
+            };
+            let seeds = 1..=net::histories(workload);
+            let outcomes = seeds.map(|seed| run(workload, seed, options.clone()));
+            let outcomes: Vec<_> = outcomes.collect::<std::io::Result<_>>()?;
+            let behaviour = Behaviour::of(workload, &outcomes);
+            found.lock().insert(number, behaviour);
+        }
+    };
+    let ended: std::io::Result<()> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..arguments.threads())
+            .map(|_| scope.spawn(work))
+            .collect();
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        threads.into_iter().try_for_each(join)
+    });
+    ended?;
+    let found: Vec<_> = found.into_inner().into_values().collect();
+    if arguments.rewrite {
+        net::rewrite(&found)?;
+        println!("stored what {} workloads send", found.len());
+        return Ok(());
+    }
+    let mut differences = Vec::new();
+    for behaviour in &found {
+        differences.extend(behaviour.differences(Some(&arguments.calls)));
+        behaviour.keep(&arguments.calls)?;
+    }
+    for difference in &differences {
+        println!("{difference}\n");
+    }
+    if !differences.is_empty() {
+        bail!(
+            "{} differences; if they are meant, store them: --net --rewrite",
+            differences.len()
+        );
+    }
+    println!("no difference");
+    Ok(())
 }
 
 fn simulate(arguments: &Arguments) -> Result<()> {
@@ -122,10 +205,9 @@ fn simulate(arguments: &Arguments) -> Result<()> {
         (minutes, _) => Some(minutes.unwrap_or(1.0)),
     };
     let until = minutes.map(|minutes| started + Duration::from_secs_f64(60.0 * minutes));
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let tally = Mutex::new(Tally::default());
     std::thread::scope(|scope| {
-        for _ in 0..arguments.threads.unwrap_or(cores).max(1) {
+        for _ in 0..arguments.threads() {
             scope.spawn(|| {
                 let work = || work(arguments, until, &tally);
                 if let Err(error) = match arguments.mutant {

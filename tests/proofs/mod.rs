@@ -6,6 +6,8 @@ mod redlock_mutants;
 
 // Their helpers unwrap, which the lints allow only in code that is compiled for tests.
 #[cfg(test)]
+mod nets;
+#[cfg(test)]
 mod rounds;
 #[cfg(test)]
 mod search;

@@ -1,12 +1,13 @@
 //! The deterministic simulation: thousands of histories without a violation, the same history from the same seed in every
 //! process, and mistakes in the engine that it must find.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
 use lockkeeper_testkit::mutants::{histories, lua};
+use lockkeeper_testkit::simulation::net::{self, Behaviour};
 use lockkeeper_testkit::simulation::{Beyond, Options, Outcome, Violation, Workload, run};
 use lockkeeper_testkit::third;
 use parking_lot::Mutex;
@@ -15,15 +16,22 @@ fn history(workload: Workload, seed: u64) -> Outcome {
     run(workload, seed, Options::default()).unwrap()
 }
 
-/// Runs the histories of this many seeds, or of a third of them, on all cores.
+/// Runs the histories of this many seeds, or of a third of them, on all cores. The first ones must also be those that the nets
+/// expect.
 fn keep_every_rule(workload: Workload, number: u64) {
     let seeds = third::of_seeds(number);
     let number = seeds.end() + 1 - seeds.start();
     let (seeds, hashes) = (Mutex::new(seeds), Mutex::new(BTreeSet::new()));
+    let recorded = Mutex::new(BTreeMap::new());
     let next = || seeds.lock().next();
     let work = || {
         while let Some(seed) = next() {
-            let outcome = history(workload, seed);
+            let record = seed <= net::histories(workload);
+            let options = Options {
+                record,
+                ..Options::default()
+            };
+            let outcome = run(workload, seed, options).unwrap();
             assert_eq!(
                 outcome.violation,
                 None,
@@ -32,6 +40,9 @@ fn keep_every_rule(workload: Workload, number: u64) {
             );
             assert!(outcome.requests > 0, "seed {seed}");
             hashes.lock().insert(outcome.hash);
+            if record {
+                recorded.lock().insert(seed, outcome);
+            }
         }
     };
     std::thread::scope(|scope| {
@@ -41,6 +52,18 @@ fn keep_every_rule(workload: Workload, number: u64) {
     });
     println!("proved {number} histories");
     assert_eq!(u64::try_from(hashes.lock().len()), Ok(number));
+    let recorded: Vec<_> = recorded.into_inner().into_values().collect();
+    if recorded.is_empty() {
+        // Another third has them.
+        return;
+    }
+    let differences = Behaviour::of(workload, &recorded).differences(None);
+    let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
+    assert!(
+        differences.is_empty(),
+        "to see the calls: cargo xtask simulate --net\n{}",
+        differences.join("\n")
+    );
 }
 
 /// Defines, for each workload, a test of some histories, and of more for `cargo xtask prove`.

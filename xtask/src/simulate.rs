@@ -14,7 +14,7 @@ use crate::steps::{Steps, cargo, execute};
 pub(crate) struct Options {
     /// `--minutes N`, `--histories N`, `--seed S`,
     /// `--kind mutex|reentrant|fair|rwlock|semaphore|election|once|latch|redlock|mixed`, `--threads N`, `--mutant NAME`,
-    /// `--beyond WAY`, `--verbose`.
+    /// `--beyond WAY`, `--verbose`; or `--net`, with `--rewrite`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

@@ -43,8 +43,8 @@ use handovers::Handovers;
 use latches::Latches;
 use leaders::Leaders;
 use majority::Majorities;
-pub(super) use requests::{Id, claims};
-use requests::{Item, Verb, Waiter, items, replaced, verb};
+pub(super) use requests::{Id, Verb, claims, items, labelled, labels, replaced, verb};
+use requests::{Item, Waiter};
 
 /// How far the server's clock may be behind ours.
 const ROUNDING: Duration = Duration::from_millis(5);

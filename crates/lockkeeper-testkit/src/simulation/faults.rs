@@ -144,6 +144,8 @@ impl FaultSchedule {
                 let until = self.until(1.5);
                 for link in &self.hosts[host].host.links {
                     self.world.network().links[*link].paused = until;
+                    self.world
+                        .record(|record| record.paused.push((*link, now, until)));
                 }
             }
             Fault::Close => {

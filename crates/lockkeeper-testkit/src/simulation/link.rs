@@ -2,13 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join;
 use lockkeeper_core::clock::Clock;
 use lockkeeper_core::store::{Call, Event, Reply, Store, StoreError};
 use tokio::sync::mpsc;
 
 use super::network::{Answer, Parcel};
+use super::record::{Heard, Sent};
+use super::slip::{DELAY, Sending};
 use super::world::World;
 
 /// A client's store over its link.
@@ -23,7 +27,7 @@ impl LinkStore {
     }
 
     /// Sends and waits, at most for `timeout`. A paused client notices nothing until it runs again.
-    async fn ask(&self, parcel: Parcel, timeout: std::time::Duration) -> Answer {
+    async fn ask(&self, parcel: Parcel, timeout: Duration) -> Answer {
         let asked = self.world.now();
         let (ticket, answer) = self.world.send(self.link, parcel)?;
         let silence = async {
@@ -42,6 +46,32 @@ impl LinkStore {
             }
         }
     }
+
+    /// Hands a call to the network and waits for the outcome.
+    async fn pass(&self, server: usize, call: Call) -> Result<Reply, StoreError> {
+        let at = self.world.now();
+        let index = self.world.record(|record| {
+            record.sent.push(Sent {
+                at,
+                link: self.link,
+                server,
+                call: call.clone(),
+                settled: None,
+            });
+            record.sent.len() - 1
+        });
+        self.world.sending.notify_waiters();
+        let timeout = call.timeout;
+        let answer = self.ask(Parcel::Call(call), timeout).await;
+        let reply =
+            answer.and_then(|reply| reply.ok_or_else(|| StoreError::unknown("no reply to a call")));
+        if let Some(index) = index {
+            let settled = Some((self.world.now(), reply.clone()));
+            self.world
+                .record(|record| record.sent[index].settled = settled);
+        }
+        reply
+    }
 }
 
 #[async_trait]
@@ -59,15 +89,39 @@ impl Store for LinkStore {
         let _open = self
             .world
             .check_at_end(|checks| checks.settled(&claims, ticket));
-        let timeout = call.timeout;
-        self.ask(Parcel::Call(call), timeout)
-            .await?
-            .ok_or_else(|| StoreError::unknown("no reply to a call"))
+        let Some(slipping) = &self.world.slipping else {
+            return self.pass(server, call).await;
+        };
+        let sending = slipping.lock().next(self.link, &call);
+        let outcome = match sending {
+            Sending::Usual => self.pass(server, call.clone()).await,
+            Sending::Twice => {
+                let both = join(
+                    self.pass(server, call.clone()),
+                    self.pass(server, call.clone()),
+                );
+                both.await.0
+            }
+            Sending::BehindNext => {
+                let next = self.world.sending.notified();
+                // There may be no other.
+                let _ = tokio::time::timeout(call.timeout, next).await;
+                self.pass(server, call.clone()).await
+            }
+            Sending::Late => {
+                tokio::time::sleep(DELAY).await;
+                self.pass(server, call.clone()).await
+            }
+        };
+        slipping.lock().settled(self.link, &call, &outcome);
+        outcome
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), StoreError> {
         let parcel = Parcel::Subscribe(channel.to_owned());
+        self.world.record(|record| record.subscriptions += 1);
         let answer = self.ask(parcel, self.world.plan.timeout()).await;
+        self.world.heard(self.link, Heard::Other);
         if answer.is_err() {
             self.world.forget_channel(self.link, channel).await;
         }

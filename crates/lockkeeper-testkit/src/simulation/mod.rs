@@ -23,6 +23,10 @@
 //! | `checks` | the rules: validity and tokens, the laws of claims, turns in a queue, majorities, progress |
 //! | `world` | the state that these modules share |
 //! | `trace` | what happened |
+//! | `record` | what clients sent and heard |
+//! | `slip` | planted mistakes that the nets must show |
+//! | [`net`] | shows whether a change changes what clients send |
+//! | `options` | how a history runs, besides its seed |
 //! | `run` | one history |
 
 mod beyond;
@@ -34,12 +38,16 @@ mod latches;
 mod ledger;
 mod link;
 mod locks;
+pub mod net;
 mod network;
 mod observers;
+mod options;
 mod place;
 mod plan;
+mod record;
 mod run;
 mod shown;
+mod slip;
 mod trace;
 mod traffic;
 mod work;
@@ -47,6 +55,8 @@ mod workload;
 mod world;
 
 pub use beyond::Beyond;
-pub use run::{Options, Outcome, run};
+pub use options::Options;
+pub use run::{Outcome, run};
+pub use slip::Slip;
 pub use trace::Violation;
 pub use workload::Workload;

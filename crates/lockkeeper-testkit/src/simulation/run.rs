@@ -8,13 +8,13 @@ use lockkeeper_memory::MemoryStore;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::sleep;
 
-use super::beyond::Beyond;
 use super::faults::FaultSchedule;
+use super::options::Options;
 use super::plan::Plan;
+use super::record::Record;
 use super::trace::Violation;
 use super::workload::Workload;
 use super::world::World;
-use crate::patch::Patch;
 
 /// How long an unused name may leave keys on the server: longer than tokens are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(20 * 60);
@@ -36,18 +36,8 @@ pub struct Outcome {
     pub violation: Option<Violation>,
     /// All events, if they were asked for.
     pub lines: Vec<String>,
-}
-
-/// How to run a history.
-#[derive(Debug, Clone, Default)]
-#[expect(clippy::exhaustive_structs, reason = "tests name what they want")]
-pub struct Options {
-    /// Keeps the events so that they can be read afterwards.
-    pub keep_lines: bool,
-    /// Makes the servers run one script with a mistake in it.
-    pub patch: Option<Patch>,
-    /// Adds one thing that the guarantees exclude; for workloads on one server.
-    pub beyond: Option<Beyond>,
+    /// What clients sent and heard, if it was asked for.
+    pub(super) record: Record,
 }
 
 /// Runs the history with this seed.
@@ -56,12 +46,7 @@ pub struct Options {
 ///
 /// If the system cannot provide a runtime.
 pub fn run(workload: Workload, seed: u64, options: Options) -> std::io::Result<Outcome> {
-    let Options {
-        keep_lines,
-        patch,
-        beyond,
-    } = options;
-    let plan = match beyond {
+    let plan = match options.beyond {
         Some(beyond) => Plan::beyond(seed, beyond),
         None => workload.plan(seed),
     };
@@ -71,7 +56,7 @@ pub fn run(workload: Workload, seed: u64, options: Options) -> std::io::Result<O
         .build()?;
     let outcome = runtime.block_on(async {
         let places = workload.places(&plan);
-        let world = World::new(plan, places, keep_lines, patch);
+        let world = World::new(plan, places, options);
         let network = tokio::spawn(Arc::clone(&world).run_network());
         tokio::select! {
             biased;
@@ -90,6 +75,7 @@ pub fn run(workload: Workload, seed: u64, options: Options) -> std::io::Result<O
             grants,
             violation,
             lines: trace.take_lines(),
+            record: world.record(std::mem::take).unwrap_or_default(),
         }
     });
     Ok(outcome)

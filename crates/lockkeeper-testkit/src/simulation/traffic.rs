@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::checks::claims;
 use super::fate::Fate;
 use super::network::{Action, Answer, Machine, Parcel};
+use super::record::Heard;
 use super::trace::short;
 use super::world::World;
 
@@ -180,6 +181,11 @@ impl World {
                         let until = now + self.plan.timeout() + Duration::from_secs(1);
                         self.check(|checks| checks.told_of_gap(link, until));
                     }
+                    let heard = match event {
+                        Event::Reconnected => Heard::NewConnection,
+                        _ => Heard::Other,
+                    };
+                    self.heard(link, heard);
                     let _ = events.send(event);
                 }
             }
@@ -321,6 +327,7 @@ impl World {
                 if network.links[link].down || silent > now {
                     continue;
                 }
+                self.record(|record| record.messages += 1);
                 let chances = network.chances;
                 let mut fate = network.fates.of_message(link, &event);
                 let mut at = fate.within(now, self.plan.delay);

@@ -15,8 +15,11 @@ use tokio::time::Instant;
 use super::checks::Checks;
 use super::ledger::Ledger;
 use super::network::Network;
+use super::options::Options;
 use super::place::Place;
 use super::plan::{Chances, Plan};
+use super::record::{Heard, Record};
+use super::slip::Slipping;
 use super::trace::{Trace, Violation};
 use crate::patch::Patch;
 
@@ -43,6 +46,12 @@ pub(super) struct World {
     course: Mutex<Course>,
     /// What each client's observer was told.
     ledgers: Mutex<Vec<Arc<Ledger>>>,
+    /// `None`: it is not wanted.
+    record: Option<Mutex<Record>>,
+    /// The planted mistake, if any.
+    pub(super) slipping: Option<Mutex<Slipping>>,
+    /// Notified when a call is sent.
+    pub(super) sending: Notify,
 }
 
 /// How far the history has come.
@@ -72,12 +81,7 @@ impl<F: FnMut(&mut Checks)> Drop for CheckAtEnd<'_, F> {
 }
 
 impl World {
-    pub(super) fn new(
-        plan: Plan,
-        places: Vec<Place>,
-        keep_lines: bool,
-        patch: Option<Patch>,
-    ) -> Arc<Self> {
+    pub(super) fn new(plan: Plan, places: Vec<Place>, options: Options) -> Arc<Self> {
         let servers = plan.ahead.iter().map(|ahead| {
             let server = MemoryStore::new();
             server.set_clock(BEGINNING + 1_000 * ahead);
@@ -88,7 +92,7 @@ impl World {
             planned: Notify::new(),
             alarm: Notify::new(),
             beginning: Instant::now(),
-            trace: Mutex::new(Trace::new(keep_lines)),
+            trace: Mutex::new(Trace::new(options.keep_lines)),
             network: Mutex::new(Network::new(&plan)),
             checks: Mutex::new(Checks::new(places.clone(), &plan)),
             servers: servers.collect(),
@@ -96,7 +100,10 @@ impl World {
             course: Mutex::default(),
             ledgers: Mutex::default(),
             plan,
-            patch,
+            patch: options.patch,
+            slipping: options.slip.map(Slipping::new).map(Mutex::new),
+            sending: Notify::new(),
+            record: options.record.then(Mutex::default),
         })
     }
 
@@ -150,6 +157,17 @@ impl World {
         }
         let ledgers = self.ledgers.lock();
         ledgers.iter().find_map(|ledger| ledger.mistake())
+    }
+
+    /// Adds to the record, if there is one.
+    pub(super) fn record<T>(&self, add: impl FnOnce(&mut Record) -> T) -> Option<T> {
+        self.record.as_ref().map(|record| add(&mut record.lock()))
+    }
+
+    /// Notes that a client heard something.
+    pub(super) fn heard(&self, link: usize, what: Heard) {
+        let now = self.now();
+        self.record(|record| record.heard.push((link, now, what)));
     }
 
     pub(super) fn trace(&self) -> MutexGuard<'_, Trace> {

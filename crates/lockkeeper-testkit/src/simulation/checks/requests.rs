@@ -26,7 +26,7 @@ pub(super) struct Waiter {
 
 /// The effect of a request on claims, as far as the laws distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(in crate::simulation) enum Verb {
     Acquire,
     /// One claim replaces another.
     Convert,
@@ -37,7 +37,7 @@ pub(super) enum Verb {
     Other,
 }
 
-pub(super) fn verb(call: &Call) -> Verb {
+pub(in crate::simulation) fn verb(call: &Call) -> Verb {
     verb_of(call.item.script)
 }
 
@@ -65,7 +65,7 @@ pub(in crate::simulation) fn claims(call: &Call) -> Vec<&str> {
 
 /// The outcome of one claim of a request.
 #[derive(Debug)]
-pub(super) struct Item<'a> {
+pub(in crate::simulation) struct Item<'a> {
     pub(super) claim: &'a str,
     /// The main key of its name.
     pub(super) main: &'a str,
@@ -75,7 +75,7 @@ pub(super) struct Item<'a> {
     pub(super) waiter_ttl: Duration,
     /// How long the tombstone of its release stands; zero if it leaves none.
     pub(super) tombstone_ttl: Duration,
-    pub(super) status: Option<Status>,
+    pub(in crate::simulation) status: Option<Status>,
     /// The first number behind the status: for a grant, its token.
     pub(super) token: u64,
 }
@@ -88,7 +88,7 @@ impl Item<'_> {
 }
 
 /// The outcome of each claim of a request.
-pub(super) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
+pub(in crate::simulation) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
     let script = call.item.script;
     let each = claims(call).into_iter().enumerate();
     let shares = labelled(call, "share");
@@ -141,16 +141,21 @@ fn word(value: &Value) -> Option<Status> {
 }
 
 /// The claim that a request replaces.
-pub(super) fn replaced(call: &Call) -> Option<&str> {
+pub(in crate::simulation) fn replaced(call: &Call) -> Option<&str> {
     labelled(call, "old").first().copied()
 }
 
 /// The arguments that the script's own description labels `label`.
-pub(super) fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
-    let labels = call.item.script.args.get(1..).unwrap_or_default();
-    let texts = labels.iter().cycle().zip(call.item.args.iter());
-    let meant = texts.filter(|(other, _)| **other == label);
+pub(in crate::simulation) fn labelled<'a>(call: &'a Call, label: &str) -> Vec<&'a str> {
+    let texts = labels(call).zip(call.item.args.iter());
+    let meant = texts.filter(|(other, _)| *other == label);
     meant.map(|(_, text)| text).collect()
+}
+
+/// The labels of a request's arguments, by the script's own description.
+pub(in crate::simulation) fn labels(call: &Call) -> impl Iterator<Item = &'static str> {
+    let labels = call.item.script.args.get(1..).unwrap_or_default();
+    labels.iter().copied().cycle()
 }
 
 #[cfg(test)]
