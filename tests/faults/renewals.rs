@@ -43,12 +43,11 @@ async fn leases_outlive_three_ttls(server: &Server, leases: u64, ttl: Duration) 
         .collect();
     ensure!(lost.len() == 1 && lost[0].name() == "name 77", "{lost:?}");
     ensure!(lost[0].state() == LeaseState::Lost(LossReason::Gone));
-    // Three times is the least that keeps a lease alive for this long. Nine times are usual, which the next test counts, in
-    // batches of a hundred of which some are not full.
+    // Three times is the least that keeps a lease alive for this long. Nine times are usual, a hundred at a time, which the next
+    // test counts; on a busy machine fewer leases are due at the same time.
     let scripts = server.commandstats("evalsha").await?;
-    let batches = leases / 100;
     ensure!(
-        (3 * batches..=9 * (batches * 3 / 2 + 2)).contains(&scripts),
+        (3 * leases / 100..9 * leases / 4).contains(&scripts),
         "{scripts} scripts for some {} renewals",
         leases * 9
     );

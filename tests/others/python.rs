@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 use super::live::words;
 
 /// A long waiter ttl makes heartbeats, three per ttl, rare: an earlier grant must have come by message.
-const SELDOM: Duration = Duration::from_secs(90);
+const SELDOM: Duration = PATIENCE.saturating_mul(5);
 
-const TTL: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(4);
 
 /// A server, a client in Python and two of ours, with this waiter ttl.
 struct Both {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Reply, Store, Value};
 use lockkeeper_lua::Script;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::sync::mpsc;
 
 /// A connection to a site.
@@ -35,7 +35,7 @@ impl Connection {
 
     async fn reply(&self, item: ScriptCall) -> Result<Reply> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let call = Call::new(item, request, Form::Source, Duration::from_secs(5));
+        let call = Call::new(item, request, Form::Source, PATIENCE);
         Ok(self.store.call(call).await?)
     }
 
@@ -104,7 +104,7 @@ impl Listener {
         it.command(&["PUBLISH", &self.channel, "end"]).await?;
         let mut heard = Vec::new();
         loop {
-            let event = tokio::time::timeout(Duration::from_secs(5), self.events.recv()).await?;
+            let event = tokio::time::timeout(PATIENCE, self.events.recv()).await?;
             match event {
                 Some(Event::Message { payload, .. }) if payload == b"end" => return Ok(heard),
                 Some(Event::Message { payload, .. }) => heard.push(String::from_utf8(payload)?),
@@ -121,6 +121,14 @@ fn text(value: &Value) -> String {
         Value::List(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
         value => value.as_str().unwrap_or("(nil)").to_owned(),
     }
+}
+
+/// How slow a test may be, ms.
+pub(super) const SLACK: i64 = 20_000;
+
+/// Whether almost all of `whole` is left, ms, as far as a slow test can tell.
+pub(super) fn is_nearly(left: i64, whole: i64) -> bool {
+    left <= whole && left > whole - SLACK.min(whole)
 }
 
 /// The number at this index of a reply with this status.

@@ -23,7 +23,7 @@ use lockkeeper_lua::name;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 
-use super::connection::{Connection, number};
+use super::connection::{Connection, SLACK, is_nearly, number};
 use scripts::Lock;
 
 /// Defines a test for every vector: for each of these kinds, from each of these states of the name, on each site.
@@ -69,9 +69,6 @@ const WAITER_TTL_TEXT: &str = "100000";
 const GAP: i64 = 200_000;
 /// The least time for which the keys of an inflated name are remembered, and the time for which they are armed.
 const MEMORY: i64 = 600_000;
-
-/// How slow a test may be, ms.
-const SLACK: i64 = 20_000;
 
 const CLIENT: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
 const A: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8:1/000000000000000a";
@@ -168,11 +165,6 @@ fn token(reply: &str) -> Result<i64> {
 /// The place of a claim that an acquire told to wait.
 fn waiting(reply: &str) -> Result<i64> {
     number(reply, "WAITING", 2)
-}
-
-/// Whether almost all of `whole` is left, ms, as far as a slow test can tell.
-fn is_nearly(left: i64, whole: i64) -> bool {
-    left <= whole && left > whole - SLACK.min(whole)
 }
 
 /// `A` holds for an hour, and these wait. Returns the token of `A`.

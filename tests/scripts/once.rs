@@ -12,7 +12,7 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 
 use crate::scripts::single::{
-    A, B, MAIN, Scripts, TTL, Who, lock_on, name_of, number, token, vectors,
+    A, B, MAIN, Scripts, TTL, Who, is_nearly, lock_on, name_of, number, token, vectors,
 };
 
 vectors! { Work:
@@ -120,7 +120,7 @@ async fn a_name_whose_work_is_not_done_is_granted_as_any_lock(it: &Work) -> Resu
         "run again it is the same grant"
     );
     let left = number(&it.ask(B).await?, "BUSY", 1)?;
-    ensure!((29_000..=30_000).contains(&left), "{left} ms");
+    ensure!(is_nearly(left, 30_000), "{left} ms");
     ensure!(it.record(0).await? == "GONE");
     ensure!(it.command(&["EXISTS", RECORD]).await? == "0");
     Ok(())
@@ -135,10 +135,10 @@ async fn what_was_stored_is_answered_to_everybody_until_it_ends(it: &Work) -> Re
         ensure!(words[..5].join(" ") == stored("done", A, token)?, "{reply}");
         let (at, left): (i64, i64) = (words[5].parse()?, words[7].parse()?);
         ensure!(at > 1_600_000_000_000 && words[6] == "f1", "{reply}");
-        ensure!((59_000..=60_000).contains(&left), "{left} ms");
+        ensure!(is_nearly(left, 60_000), "{left} ms");
     }
     ensure!(it.command(&["EXISTS", MAIN]).await? == "0");
-    ensure!((59_000..=60_000).contains(&it.pttl(RECORD).await?));
+    ensure!(is_nearly(it.pttl(RECORD).await?, 60_000));
     it.command(&["PEXPIRE", RECORD, "0"]).await?;
     ensure!(it.begin(B).await? > token);
     Ok(())
@@ -277,7 +277,7 @@ async fn the_scripts_of_a_single_lock_renew_verify_and_release(it: &Work) -> Res
     it.begin(A).await?;
     it.lease_ends_in(A, 9_000).await?;
     ensure!(it.renew(A).await? == "RENEWED");
-    ensure!(it.pttl(MAIN).await? > 29_000);
+    ensure!(is_nearly(it.pttl(MAIN).await?, 30_000));
     ensure!(it.verify(A).await?.starts_with("HELD "));
     ensure!(it.release(A).await? == "RELEASED 1 0");
     ensure!(it.stored().await? == "GONE");

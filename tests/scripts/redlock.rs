@@ -12,7 +12,7 @@ use lockkeeper_testkit::site::Site;
 use tokio::time::sleep;
 
 use crate::scripts::single::{
-    A, A2, B, DAY, MAIN, Scripts, TTL, Who, name_of, number, token, vectors,
+    A, A2, B, DAY, MAIN, Scripts, TTL, Who, is_nearly, name_of, number, token, vectors,
 };
 
 vectors! { Member:
@@ -145,7 +145,7 @@ async fn a_free_name_is_granted_with_a_claim_and_a_counter_that_end(it: &Member)
     ensure!(it.command(&["GET", MAIN]).await? == format!("redlock x {} {token}", A.text()?));
     ensure!(it.counter().await? == token);
     let (lease, counter) = (it.pttl(MAIN).await?, it.counter_left().await?);
-    ensure!((29_000..=30_000).contains(&lease), "{lease} ms");
+    ensure!(is_nearly(lease, 30_000), "{lease} ms");
     ensure!((DAY - 1_000..=DAY).contains(&counter), "{counter} ms");
     ensure!(it.keys().await?.len() == 2, "more was written");
     Ok(())
@@ -155,7 +155,7 @@ async fn an_acquire_run_again_arms_and_gives_the_same_token(it: &Member) -> Resu
     let token = it.granted(A).await?;
     it.lease_ends_in(A, 3_000).await?;
     ensure!(it.granted(A).await? == token);
-    ensure!(it.pttl(MAIN).await? > 29_000);
+    ensure!(is_nearly(it.pttl(MAIN).await?, 30_000));
     it.command(&["DEL", &name_of("name")?.counter()]).await?;
     ensure!(
         it.granted(A).await? == token,
@@ -167,7 +167,7 @@ async fn an_acquire_run_again_arms_and_gives_the_same_token(it: &Member) -> Resu
 async fn an_acquire_run_again_never_shortens(it: &Member) -> Result<()> {
     it.acquire_if_up(A, 3 * TTL, "0").await?;
     it.granted(A).await?;
-    ensure!(it.pttl(MAIN).await? > 89_000);
+    ensure!(is_nearly(it.pttl(MAIN).await?, 90_000));
     Ok(())
 }
 
@@ -175,7 +175,7 @@ async fn a_held_name_is_busy_for_as_long_as_its_lease(it: &Member) -> Result<()>
     it.granted(A).await?;
     for claim in [A2, B] {
         let left = number(&it.acquire(claim).await?, "BUSY", 1)?;
-        ensure!((29_000..=30_000).contains(&left), "{left} ms");
+        ensure!(is_nearly(left, 30_000), "{left} ms");
     }
     ensure!(it.standing().await? == [format!("x:{}", A.text()?)]);
     // Another library's value, into which no sign may be written.
@@ -247,7 +247,7 @@ async fn a_name_that_cools_down_is_busy_for_its_own_owner_too(it: &Member) -> Re
     ensure!(it.release_with(A, TTL / 3).await? == "COOLDOWN 1 10000");
     for claim in [A, A2, B] {
         let left = number(&it.acquire(claim).await?, "BUSY", 1)?;
-        ensure!((9_000..=10_000).contains(&left), "{left} ms");
+        ensure!(is_nearly(left, 10_000), "{left} ms");
     }
     Ok(())
 }
@@ -365,7 +365,7 @@ async fn the_scripts_of_a_single_lock_renew_verify_and_release(it: &Member) -> R
     it.granted(A).await?;
     it.lease_ends_in(A, 3_000).await?;
     ensure!(it.renew(A).await? == "RENEWED");
-    ensure!(it.pttl(MAIN).await? > 29_000);
+    ensure!(is_nearly(it.pttl(MAIN).await?, 30_000));
     number(&it.verify(A).await?, "HELD", 1)?;
     ensure!(it.release(B).await? == "NOT_HELD 0" && it.release(A).await? == "RELEASED 1 0");
     ensure!(it.keys().await? == [name_of("name")?.counter()]);

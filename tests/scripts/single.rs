@@ -22,8 +22,8 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 
-pub(super) use super::connection::number;
 use super::connection::{Connection, Listener};
+pub(super) use super::connection::{is_nearly, number};
 
 /// Defines a test on each site for every vector, which takes the scripts on that site, or one for each of these states.
 macro_rules! vectors {

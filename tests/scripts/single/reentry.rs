@@ -14,7 +14,7 @@ async fn others_wait_for_the_last_of_its_leases(it: &Scripts) -> Result<()> {
     it.hold(A).await?;
     token(&it.acquire_with(A2, |ask| ask.ttl = 2 * TTL).await?)?;
     let left = number(&it.acquire(B).await?, "BUSY", 1)?;
-    ensure!((59_000..=60_000).contains(&left), "{left} ms");
+    ensure!(is_nearly(left, 60_000), "{left} ms");
     Ok(())
 }
 
@@ -55,7 +55,7 @@ async fn a_claim_that_cools_down_keeps_others_out_and_its_owner_in(it: &Scripts)
     token(&it.acquire(A2).await?)?;
     ensure!(it.release_with(A, 2 * TTL).await? == "RELEASED 1 1");
     let left = number(&it.acquire(B).await?, "BUSY", 1)?;
-    ensure!((59_000..=60_000).contains(&left), "{left} ms");
+    ensure!(is_nearly(left, 60_000), "{left} ms");
     ensure!(token(&it.acquire(Who(1, 3)).await?)? == first);
     it.every_key_ends().await
 }
@@ -68,7 +68,7 @@ async fn the_last_claim_cools_down_as_long_as_those_before_it(it: &Scripts) -> R
     ensure!(it.release_with(A, 2 * TTL).await? == "RELEASED 1 1");
     ensure!(poller.heard(it).await?.is_empty(), "its owner still holds");
     let left = number(&it.release(A2).await?, "COOLDOWN", 2)?;
-    ensure!((59_000..=60_000).contains(&left), "{left} ms");
+    ensure!(is_nearly(left, 60_000), "{left} ms");
     ensure!(poller.heard(it).await? == ["kept"]);
     // Without a claim of its own inside, the owner is excluded too.
     for claim in [Who(1, 3), B] {
