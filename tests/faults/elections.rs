@@ -161,7 +161,7 @@ async fn terms_of_processes(server: &Server, terms: usize, ttl: Duration) -> Res
     }
     let gaps = tokio::select! {
         gaps = reign(server, terms, ttl, &cuts) => gaps?,
-        Some(failed) = observers.join_next() => return failed.expect("a term went back"),
+        Some(failed) = observers.join_next() => return failed.context("a term went back")?,
     };
     for seen in all_seen {
         let seen = seen.lock().len();
