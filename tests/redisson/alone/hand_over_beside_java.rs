@@ -1,5 +1,5 @@
 //! Hundreds of hand-overs between two Javas and between Java and here, of each kind that is held. Each comes by a message, and those with one side
-//! here take no more than twice as long as those in Java. The test prints how long they take: `cargo test --all-features --package lockkeeper-tests --test redisson alone::hand_over -- --include-ignored --nocapture`.
+//! here take no more than twice as long as those in Java. The test prints how long they take: `cargo test --all-features --package lockkeeper-tests --test redisson alone::hand_over_beside_java -- --include-ignored --nocapture`.
 
 use std::time::{Duration, Instant};
 
