@@ -47,7 +47,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// The tests that a contributor runs: format and laws, all behaviour on one server, short searches and histories,
-    /// examples.
+    /// the quickstart.
     ///
     /// As root on Debian or Ubuntu, first installs redis-server if there is no server.
     Test(test::Options),

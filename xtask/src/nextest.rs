@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::python_index::{self, Program};
 use crate::steps::{cargo, execute};
+use crate::turn;
 
 /// The features of every build of the tests, so that one build serves all.
 pub(crate) const FEATURES: &str = "--all-features";
@@ -135,6 +136,8 @@ impl Nextest {
             }
         }
         command.stdin(Stdio::null());
+        // Only what is said here takes a third of the tests.
+        command.env_remove(turn::VARIABLE);
         // Without `--tests`, every example would be linked.
         command.args(["nextest", "run", FEATURES, "--tests"]);
         command.args(WITHOUT_DATABASE).args(&self.arguments);

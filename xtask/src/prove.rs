@@ -12,7 +12,7 @@ use crate::deny;
 use crate::dist;
 use crate::examples;
 use crate::house::{root, target};
-use crate::nextest::{Nextest, Proved};
+use crate::nextest::{self, Nextest, Proved};
 use crate::oldest;
 use crate::peers;
 use crate::servers;
@@ -34,12 +34,14 @@ const CONTRACT: &str = "binary_id(lockkeeper-tests::lockkeeper) and \
 /// The test program that compares the embedded engine with all available servers.
 const DIFFERENTIAL: &str = "binary_id(lockkeeper-memory::differential)";
 
-/// The long tests: those that are ignored in these programs. In others, an ignored test is one that another test starts.
-const LONG: &str = "binary_id(lockkeeper-tests::lockkeeper) or binary_id(lockkeeper-tests::redisson) or \
-                    binary_id(lockkeeper-threads::threads)";
+/// Ignored tests that are not long: another test starts them.
+const STARTED: &str = "test(/connects_to_a_server_that_means_harm|start_a_server_and_wait/)";
+
+/// The engine's threads in many orders. The shorter test of them is for who changes the engine.
+const THREADS: &str = "package(lockkeeper-threads) - test(=no_order_of_threads_breaks_a_rule)";
 
 /// The hunts of mutants, which always run.
-const HUNTS: &str = "test(/mistake|mutant|(is|are)_found$/)";
+const HUNTS: &str = "test(/mistake|mutant|(is|are)_found/)";
 
 /// Beside programs of other libraries.
 const BESIDE: &str = "test(/beside_java::|^others::/)";
@@ -106,7 +108,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     }
     let turn = match options.all {
         true => Turn::All,
-        false => Turn::of_commit(),
+        false => Turn::of_commit()?,
     };
     println!("{turn}");
     steps.run("a C compiler", tools::require_c_compiler)?;
@@ -124,6 +126,14 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let mut proved = Proved::new();
     steps.run("long searches, histories and mutants", || {
         proved = long(&tests, turn)?;
+        Ok(())
+    })?;
+    steps.run("threads in many orders", || {
+        let threads = tests
+            .with(&["--run-ignored", "all"])
+            .only(THREADS)
+            .prove()?;
+        add(&mut proved, threads);
         Ok(())
     })?;
     if let Some(peers) = peers {
@@ -165,21 +175,29 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
 /// third.
 fn long(tests: &Nextest, turn: Turn) -> Result<Proved> {
     let long = tests.with(&["--run-ignored", "only"]).at_once(LONG_AT_ONCE);
+    let all = format!("all() - ({STARTED}) - ({BESIDE}) - ({BROWSING}) - ({THREADS})");
     let Turn::Third(third) = turn else {
-        return long.only(&format!("({LONG}) - ({BESIDE})")).prove();
+        return long.only(&all).prove();
     };
     let touched = turn::touched()?;
     println!("whole, because the last change touches them: {touched:?}");
-    let touched = touched.iter().map(|word| format!(" + test({word})"));
+    let touched = touched
+        .iter()
+        .map(|pattern| format!(" + test(/{pattern}/)"));
     let whole = format!("({HUNTS}{})", touched.collect::<String>());
-    let mut proved = long
-        .only(&format!("({LONG}) - ({BESIDE}) & {whole}"))
-        .prove()?;
-    let rest = long.only(&format!("({LONG}) - ({BESIDE}) - {whole}"));
-    for (what, number) in rest.set(turn::VARIABLE, third.to_string()).prove()? {
-        *proved.entry(what).or_default() += number;
-    }
+    let mut proved = long.only(&format!("{all} & {whole}")).prove()?;
+    let rest = long.only(&format!("{all} - {whole}"));
+    add(
+        &mut proved,
+        rest.set(turn::VARIABLE, third.to_string()).prove()?,
+    );
     Ok(proved)
+}
+
+fn add(sums: &mut Proved, more: Proved) {
+    for (what, number) in more {
+        *sums.entry(what).or_default() += number;
+    }
 }
 
 fn on_other_servers(
@@ -229,8 +247,9 @@ fn under_load(tests: &Nextest) -> Result<()> {
     loaded.at_once(UNDER_LOAD_AT_ONCE).run()
 }
 
-/// All other steps build with every feature, and with the newest Rust.
+/// Builds that the tests do not need: of documentation, of few features, with the oldest Rust.
 fn other_builds(steps: &mut Steps, turn: Turn) -> Result<()> {
+    steps.run("examples in the documentation", nextest::documentation)?;
     for features in ["", "redis"] {
         let package = "test --package lockkeeper --test features --no-default-features --features";
         steps.cargo(&format!("{package}={features}"))?;

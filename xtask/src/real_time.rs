@@ -54,7 +54,10 @@ fn tests_of(text: &str) -> Vec<(usize, String)> {
     let mut end = None;
     for (number, line) in text.lines().enumerate() {
         let code = line.trim_start();
-        if code.starts_with("#[test]") || code.starts_with("#[tokio::test") {
+        if code.starts_with("#[test]")
+            || code.starts_with("#[tokio::test")
+            || code.starts_with("#[::tokio::test")
+        {
             tests.push((number + 1, String::new()));
             end = Some(format!("{}}}", &line[..line.len() - code.len()]));
         }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::house::root;
 use crate::tools::output;
@@ -15,46 +15,75 @@ pub(crate) const VARIABLE: &str = "LOCKKEEPER_TEST_THIRD";
 /// Commits this much older than the last one, in hours, belong to an earlier change.
 const RECENT: u64 = 6;
 
-/// Where a change makes which long tests run whole: beginnings of paths, and words of the tests' names.
-const TOUCHES: [(&[&str], &[&str]); 12] = [
+/// Where a change makes which long tests run whole: beginnings of paths, and patterns of the tests' names.
+const TOUCHES: [(&[&str], &[&str]); 9] = [
     (
-        &["lua/lock", "lua/shared", "crates/lockkeeper-core/src/claim"],
-        &["proofs::search", "proofs::sets"],
+        &[
+            "lua/lib.rs",
+            "lua/lock",
+            "lua/name",
+            "lua/shared",
+            "crates/lockkeeper-core/src/claim",
+            "crates/lockkeeper-core/src/seam/protocol",
+            "crates/lockkeeper-core/src/words",
+            "crates/lockkeeper-memory/src",
+            "crates/lockkeeper-testkit/src/kinds",
+            "crates/lockkeeper-testkit/src/search",
+            "tests/proofs/search",
+        ],
+        &[SEARCHES, "^proofs::(sets|rounds)::"],
     ),
     (
         &[
+            "lua/",
             "crates/lockkeeper-core/src",
+            "crates/lockkeeper-memory/src",
             "crates/lockkeeper-testkit/src/simulation",
+            "tests/proofs/simulation",
         ],
-        &["proofs::simulation"],
-    ),
-    (
-        &["crates/lockkeeper-testkit/src/search"],
-        &["proofs::search", "proofs::sets", "proofs::rounds"],
+        &["^proofs::simulation::"],
     ),
     (
         &[
             "lua/redlock",
             "crates/lockkeeper-redlock",
             "crates/lockkeeper-core/src/quorum",
+            "tests/proofs/rounds",
         ],
-        &["proofs::rounds", "redlock"],
+        &["^proofs::rounds::", "redlock"],
     ),
-    (&["lua/multi", "crates/lockkeeper-multi"], &["proofs::sets"]),
+    (
+        &["lua/multi", "crates/lockkeeper-multi", "tests/proofs/sets"],
+        &["^proofs::sets::"],
+    ),
+    (
+        &[
+            "lua/redisson",
+            "crates/lockkeeper-redisson",
+            "tests/redisson",
+        ],
+        &["(^|fair_|rwlock_|permits_)search::"],
+    ),
     (&["lua/once", "crates/lockkeeper-once"], &["done_once"]),
     (&["lua/latch", "crates/lockkeeper-latch"], &["latch"]),
     (
         &["lua/election", "crates/lockkeeper-election"],
         &["election"],
     ),
-    (&["crates/lockkeeper-mutex"], &["mutex"]),
     (
-        &["crates/lockkeeper-reentrant"],
-        &["reentrant", "re_entrant"],
+        &[
+            "crates/lockkeeper-mutex",
+            "crates/lockkeeper-reentrant",
+            "crates/lockkeeper-fair",
+            "crates/lockkeeper-rwlock",
+            "crates/lockkeeper-semaphore",
+        ],
+        &[SEARCHES],
     ),
-    (&["crates/lockkeeper-rwlock"], &["read_write"]),
-    (&["crates/lockkeeper-semaphore"], &["semaphore"]),
 ];
+
+/// Exhaustive searches of one lock, of our kinds and of Redisson's.
+const SEARCHES: &str = "(^|_|::)search::";
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,14 +95,20 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    /// The turn of the last commit: the number of commits on the main line tells. Everything where git is missing.
-    pub(crate) fn of_commit() -> Self {
-        match git("rev-list --first-parent --count HEAD") {
-            Ok(count) => count
-                .trim()
-                .parse()
-                .map_or(Self::All, |count: u64| Self::Third(count % 3)),
-            Err(_) => Self::All,
+    /// The turn that the environment names or else that of the last commit: the number of commits on the main line tells.
+    /// Everything where git or a part of its history is missing.
+    pub(crate) fn of_commit() -> Result<Self> {
+        if let Ok(named) = std::env::var(VARIABLE) {
+            let third = named.parse().ok().filter(|third| *third < 3);
+            let third = third.with_context(|| format!("{VARIABLE} is 0, 1 or 2, not {named:?}"))?;
+            return Ok(Self::Third(third));
+        }
+        match git("rev-parse --is-shallow-repository") {
+            Ok(shallow) if shallow.trim() == "false" => {
+                let count = git("rev-list --first-parent --count HEAD")?;
+                Ok(Self::Third(count.trim().parse::<u64>()? % 3))
+            }
+            _ => Ok(Self::All),
         }
     }
 
@@ -95,32 +130,32 @@ impl fmt::Display for Turn {
     }
 }
 
-/// Words of the names of long tests that the last change requires whole.
+/// Patterns of the names of long tests that the last change, committed or not, requires whole.
 pub(crate) fn touched() -> Result<Vec<&'static str>> {
     let last: u64 = git("log -1 --format=%ct")?.trim().parse()?;
     let until = last.saturating_sub(RECENT * 3600);
     let base = git(&format!("rev-list -1 --before={until} HEAD"))?;
     let files = match base.trim() {
         "" => git("ls-files")?,
-        base => git(&format!("diff --name-only {base} HEAD"))?,
+        base => git(&format!("diff --name-only {base}"))?,
     };
-    Ok(words(&files))
+    Ok(patterns(&files))
 }
 
-fn words(files: &str) -> Vec<&'static str> {
+fn patterns(files: &str) -> Vec<&'static str> {
     let touched = |starts: &[&str]| {
         files
             .lines()
             .any(|file| starts.iter().any(|start| file.starts_with(start)))
     };
-    let mut words: Vec<_> = TOUCHES
+    let mut patterns: Vec<_> = TOUCHES
         .iter()
         .filter(|(starts, _)| touched(starts))
-        .flat_map(|(_, words)| words.iter().copied())
+        .flat_map(|(_, patterns)| patterns.iter().copied())
         .collect();
-    words.sort_unstable();
-    words.dedup();
-    words
+    patterns.sort_unstable();
+    patterns.dedup();
+    patterns
 }
 
 fn git(words: &str) -> Result<String> {
@@ -135,14 +170,18 @@ mod tests {
     #[test]
     fn a_change_touches_the_long_tests_of_its_parts() {
         assert_eq!(
-            words("README.md\ncrates/lockkeeper-cli/src/lib.rs"),
+            patterns("README.md\ncrates/lockkeeper-cli/src/lib.rs"),
             [""; 0]
         );
-        assert_eq!(words("lua/once/store.lua"), ["done_once"]);
-        let claim = words("crates/lockkeeper-core/src/claim/mod.rs");
+        assert_eq!(patterns("crates/lockkeeper-once/src/lib.rs"), ["done_once"]);
+        let claim = patterns("crates/lockkeeper-core/src/claim/mod.rs");
         assert_eq!(
             claim,
-            ["proofs::search", "proofs::sets", "proofs::simulation"]
+            [
+                SEARCHES,
+                "^proofs::(sets|rounds)::",
+                "^proofs::simulation::"
+            ]
         );
     }
 
