@@ -61,6 +61,7 @@ const MISTAKES: &[Mistake] = mistakes! {
 };
 
 #[test]
+#[ignore = "long: `cargo xtask prove` runs it"]
 fn a_mistake_in_a_script_is_found() -> Result<()> {
     let late_repeat = Bounds::new(2, &[1], 2, 2, 0);
     let bounds = [bounds_nearby(), vec![late_repeat]].concat();
