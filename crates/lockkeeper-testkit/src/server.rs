@@ -395,7 +395,7 @@ impl Options {
         self
     }
 
-    /// Lets it outlive this process. It ends when it has not been [taken up](Server::take_up) for half an hour.
+    /// Lets it outlive this process. It ends when it has not been [taken up](Server::take_up) for ten minutes.
     #[must_use]
     pub(crate) const fn kept(mut self) -> Self {
         self.kept = true;
