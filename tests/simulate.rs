@@ -159,12 +159,20 @@ fn compare(arguments: &Arguments) -> Result<()> {
             };
             let seeds = 1..=net::histories(workload);
             let outcomes = seeds.map(|seed| run(workload, seed, options.clone()));
-            let outcomes: Vec<_> = outcomes.collect::<std::io::Result<_>>()?;
+            let outcomes: Vec<Outcome> = outcomes.collect::<std::io::Result<_>>()?;
+            let mut broken = outcomes.iter().filter_map(|it| it.violation.as_ref());
+            if let Some(violation) = broken.next() {
+                bail!(
+                    "{}: a history breaks a rule: {}",
+                    workload.name(),
+                    violation.what
+                );
+            }
             let behaviour = Behaviour::of(workload, &outcomes);
             found.lock().insert(number, behaviour);
         }
     };
-    let ended: std::io::Result<()> = std::thread::scope(|scope| {
+    let ended: Result<()> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..arguments.threads())
             .map(|_| scope.spawn(work))
             .collect();

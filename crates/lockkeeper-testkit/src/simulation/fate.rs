@@ -1,6 +1,6 @@
 //! The fate of each request and message: what the network does to it. Each has random numbers of its own, which follow from
-//! the seed, the link, what it is about, and how many such ones there were. So a request more or less changes the fate of no
-//! other.
+//! the seed, the link, what it is about, and how many such ones there were. So a request more or less changes the fate of none
+//! of another script or claim.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //! | [`Ordered`](Net::Ordered) | the calls about each name in order, without times and tokens; the times of keep-alives keep a rule |
 //! | [`Economy`](Net::Economy) | how many scripts, keep-alives, messages and subscriptions are needed, within 1 % |
 //!
-//! A change that moves only the first net may regroup calls or move them in time. One that moves the second changes what is sent
+//! A change that moves only the first net may regroup keep-alives or move calls in time. One that moves the second changes what is sent
 //! for a name. `cargo xtask simulate --net` shows the first difference of each net, and `--net --rewrite` stores what is found.
 
 mod economy;
@@ -225,10 +225,15 @@ impl Behaviour {
 ///
 /// # Errors
 ///
-/// If the files cannot be written.
+/// If a keep-alive breaks the rule, or the files cannot be written.
 pub fn rewrite(all: &[Behaviour]) -> io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/simulation/net");
     let mut files: BTreeMap<Net, String> = BTreeMap::new();
+    if let Some(breach) = all.iter().flat_map(|it| &it.breaches).next() {
+        return Err(io::Error::other(format!(
+            "a keep-alive breaks the rule: {breach}"
+        )));
+    }
     for Behaviour {
         workload,
         texts,

@@ -62,8 +62,9 @@ impl Economy {
     /// What differs by more than the tolerance.
     pub(super) fn difference(&self, stored: &Self) -> Option<String> {
         let figures = FIGURES.iter().zip(self.0.iter().zip(stored.0));
-        let differs = |found: f64, stored: f64| (found - stored).abs() > stored * TOLERANCE;
-        let mut moved = figures.filter(|(_, (found, stored))| differs(**found, *stored));
+        // Not the other way round: no number is within 1 % of NaN.
+        let is_near = |found: f64, stored: f64| (found - stored).abs() <= stored * TOLERANCE;
+        let mut moved = figures.filter(|(_, (found, stored))| !is_near(**found, *stored));
         moved.next().map(|(what, (found, stored))| {
             format!("{found:.4} {what}, expected {stored:.4} and at most 1 % more or less")
         })

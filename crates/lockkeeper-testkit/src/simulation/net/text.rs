@@ -61,7 +61,7 @@ impl Names {
         named + rest
     }
 
-    /// Everything about a call except when it was sent.
+    /// Everything about a call except when it was sent and how long its client waits for the reply.
     pub(super) fn exact(&mut self, sent: &Sent) -> String {
         self.call(sent, |_| false)
     }
