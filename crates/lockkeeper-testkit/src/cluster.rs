@@ -408,6 +408,3 @@ async fn ranges(witness: &Server) -> Result<Vec<(u16, u16, String)>> {
     });
     read.collect()
 }
-
-#[cfg(test)]
-mod tests;

@@ -14,8 +14,8 @@ use lockkeeper_core::protocol::Protocol;
 use lockkeeper_redisson as redisson;
 
 pub(crate) use guards::{Converted, Held, convert, reenter};
-pub use rules::{Claimant, Holder};
-pub(crate) use rules::{Grant, Standing, letter};
+pub(crate) use rules::letter;
+pub use rules::{Claimant, Grant, Holder, Standing};
 
 /// How a claim holds a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -321,7 +321,7 @@ impl KindModel {
 
     /// The lock with this name, to be taken in a mode. For work that is done once, a latch and a Redlock it is a mutex: they have
     /// locks of other types.
-    pub(crate) fn lock(&self, client: &Client, name: &str, mode: Mode) -> Target {
+    pub fn lock(&self, client: &Client, name: &str, mode: Mode) -> Target {
         (self.lock)(client, name, mode)
     }
 
@@ -354,12 +354,12 @@ impl KindModel {
     }
 
     /// Whether it is a latch, which nobody holds.
-    pub(crate) fn is_a_latch(&self) -> bool {
+    pub fn is_a_latch(&self) -> bool {
         self.name == Self::LATCH.name
     }
 
     /// Whether a claim on one server proves nothing, because a majority decides.
-    pub(crate) fn needs_a_majority(&self) -> bool {
+    pub fn needs_a_majority(&self) -> bool {
         self.name == Self::REDLOCK.name
     }
 
@@ -388,69 +388,4 @@ impl KindModel {
 
 const fn permits(permits: u8, limit: u8) -> Mode {
     Mode::Permits { permits, limit }
-}
-
-#[cfg(test)]
-mod tests {
-    use lockkeeper_core::protocol::Conversion;
-    use lockkeeper_memory::MemoryStore;
-
-    use super::*;
-
-    /// Every kind.
-    fn every() -> Vec<KindModel> {
-        let others = [
-            KindModel::QUEUED_REENTRANT,
-            KindModel::LATCH,
-            KindModel::REDLOCK,
-            KindModel::REDISSON,
-            KindModel::REDISSON_FAIR,
-            KindModel::REDISSON_RWLOCK,
-            KindModel::REDISSON_SEMAPHORE,
-            KindModel::REDISSON_PERMITS,
-        ];
-        [&KindModel::ON_ONE_SERVER[..], &others].concat()
-    }
-
-    #[test]
-    fn a_kind_can_do_what_its_protocol_can() {
-        for kind in every() {
-            let name = Name::new("", "n").unwrap();
-            let protocol = kind.protocol(kind.largest(), name, Duration::from_secs(1));
-            assert_eq!(kind.name, protocol.kind().as_str());
-            assert_eq!(kind.reenters, protocol.reenters(), "{kind:?}");
-            assert_eq!(
-                kind.waits_in_a_queue,
-                protocol.queue().is_some(),
-                "{kind:?}"
-            );
-            let differ = kind.has_modes() || kind.has_permits();
-            assert_eq!(differ, protocol.mode() != kind.name, "{kind:?}");
-            let conversion = protocol.conversion();
-            assert_eq!(kind.converts(), conversion.is_some(), "{kind:?}");
-            let hands_over = conversion.is_some_and(Conversion::has_cohorts);
-            assert_eq!(kind.hands_over, hands_over, "{kind:?}");
-            let has_limit = protocol.limited().is_some();
-            assert_eq!(kind.has_permits(), has_limit, "{kind:?}");
-            // A latch is a record and nothing else.
-            let has_record = kind.stores() || kind.is_a_latch();
-            assert_eq!(has_record, protocol.recorded().is_some(), "{kind:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_kind_makes_locks_of_its_own() {
-        let store = Arc::new(MemoryStore::new());
-        let client = Client::builder().build(store).unwrap();
-        for kind in every() {
-            let is_acquired_otherwise =
-                kind.stores() || kind.is_a_latch() || kind.needs_a_majority();
-            let name = match is_acquired_otherwise {
-                true => KindModel::MUTEX.name,
-                false => kind.name,
-            };
-            let lock = kind.lock(&client, "n", kind.largest());
-            assert_eq!(format!("{lock:?}"), format!("{name}(\"n\")"));
-        }
-    }
 }

@@ -257,6 +257,3 @@ async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>
         });
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -31,7 +31,8 @@ pub use latch::Latches;
 pub use rounds::Rounds;
 pub use rule::{Rule, Violation};
 pub use sets::Sets;
-pub use single::{Bounds, Incident, MOST_CLIENTS};
+pub use single::{Bounds, Incident, MOST_CLIENTS, rename};
+pub use state::owner;
 
 use crate::kinds::KindModel;
 use crate::patch::Patch;

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 use crate::until::{PATIENCE, until};
 pub use command::Reply;
-use port::Port;
+pub use port::Port;
 use process::Process;
 
 /// Environment variable with the server program to test against. Without it, the first one on `PATH` is used.
@@ -87,7 +87,11 @@ impl Server {
     }
 
     /// Adopts a server that another process started with [`Options::kept`] and otherwise default settings.
-    pub(crate) fn take_up(pid: u32, port: u16, directory: PathBuf) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If its directory is gone.
+    pub fn take_up(pid: u32, port: u16, directory: PathBuf) -> Result<Self> {
         process::touch(&directory)?;
         Ok(Self {
             options: Self::options().kept(),
@@ -397,7 +401,7 @@ impl Options {
 
     /// Lets it outlive this process. It ends when it has not been [taken up](Server::take_up) for ten minutes.
     #[must_use]
-    pub(crate) const fn kept(mut self) -> Self {
+    pub const fn kept(mut self) -> Self {
         self.kept = true;
         self
     }
@@ -436,6 +440,3 @@ impl Options {
         bail!("no free port in {PORT_ATTEMPTS} attempts")
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -32,7 +32,8 @@ pub fn of_seeds(number: u64) -> RangeInclusive<u64> {
     seeds
 }
 
-fn every_third<T>(third: u64, items: Vec<T>) -> Vec<T> {
+/// The items of this third.
+pub fn every_third<T>(third: u64, items: Vec<T>) -> Vec<T> {
     let places = (0..3).cycle();
     let items = items.into_iter().zip(places);
     items
@@ -40,23 +41,7 @@ fn every_third<T>(third: u64, items: Vec<T>) -> Vec<T> {
         .collect()
 }
 
-fn part(third: u64, number: u64) -> RangeInclusive<u64> {
+/// The seeds of this third, out of those from 1 to `number`.
+pub fn part(third: u64, number: u64) -> RangeInclusive<u64> {
     number * third / 3 + 1..=number * (third + 1) / 3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn three_thirds_are_everything_once() {
-        let items: Vec<u64> = (1..=10).collect();
-        let mut listed: Vec<_> = (0..3)
-            .flat_map(|it| every_third(it, items.clone()))
-            .collect();
-        listed.sort_unstable();
-        assert_eq!(listed, items);
-        let seeds: Vec<_> = (0..3).flat_map(|third| part(third, 10)).collect();
-        assert_eq!(seeds, items);
-    }
 }

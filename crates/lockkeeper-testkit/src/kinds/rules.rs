@@ -41,32 +41,34 @@ pub struct Holder {
 
 /// A grant in a reply of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Grant {
+#[expect(clippy::exhaustive_structs, reason = "tests make them")]
+pub struct Grant {
     /// The owner of the claim.
-    pub(crate) owner: String,
+    pub owner: String,
     /// The claim that was granted.
-    pub(crate) claim: String,
+    pub claim: String,
     /// Its token.
-    pub(crate) token: u64,
+    pub token: u64,
     /// How it holds.
-    pub(crate) mode: Mode,
+    pub mode: Mode,
     /// When the server answered, counted from the beginning of the history.
-    pub(crate) from: Duration,
+    pub from: Duration,
     /// The time before which its lease cannot have expired on the server.
-    pub(crate) until: Duration,
+    pub until: Duration,
 }
 
 /// What an owner holds with one token, on the server or as its client assumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Standing {
+#[expect(clippy::exhaustive_structs, reason = "tests make them")]
+pub struct Standing {
     /// The owner.
-    pub(crate) owner: String,
+    pub owner: String,
     /// The token.
-    pub(crate) token: u64,
+    pub token: u64,
     /// How it holds.
-    pub(crate) mode: Mode,
+    pub mode: Mode,
     /// The claims that hold by this grant, if known.
-    pub(crate) claims: Vec<String>,
+    pub claims: Vec<String>,
 }
 
 impl Standing {
@@ -138,7 +140,7 @@ impl KindModel {
     ///
     /// A reader whose upgrade was executed but not yet answered keeps reading with its old token, beside others of its owner
     /// that joined with the new one. That never allows two owners at once.
-    pub(crate) fn together(&self, one: &Standing, other: &Standing) -> bool {
+    pub fn together(&self, one: &Standing, other: &Standing) -> bool {
         let of_one_owner = one.owner == other.owner;
         // The limit of a semaphore is checked for all of them together.
         self.has_permits()
@@ -148,7 +150,7 @@ impl KindModel {
 
     /// Whether the server may answer with `next` after `last`, which is its last grant of this name, or its last grant that is
     /// not a reader's.
-    pub(crate) fn follows(&self, last: &Grant, next: &Grant) -> bool {
+    pub fn follows(&self, last: &Grant, next: &Grant) -> bool {
         let is_of_last = last.claim == next.claim || self.reenters && last.owner == next.owner;
         let repeats = is_of_last && last.token == next.token;
         if last.claim == next.claim
@@ -171,7 +173,7 @@ impl KindModel {
 
     /// Whether `next` may have a token that `first` was the first to have. Readers share a token, an owner that writes has one
     /// for itself, and no writer has a token of readers.
-    pub(crate) fn shares(&self, first: &Grant, next: &Grant) -> bool {
+    pub fn shares(&self, first: &Grant, next: &Grant) -> bool {
         if self.has_permits() {
             return first.claim == next.claim;
         }
@@ -179,132 +181,5 @@ impl KindModel {
             true => self.reads(next.mode),
             false => !self.has_modes() || first.owner == next.owner,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::permits;
-    use super::*;
-
-    #[test]
-    fn only_claims_of_one_reentrant_owner_and_readers_hold_together() {
-        let holder = |client, attempt, mode| Holder {
-            claimant: Claimant { client, attempt },
-            mode,
-        };
-        let fits = |kind: KindModel, one, other| kind.fits([one], other);
-        let writer = |client, attempt| holder(client, attempt, Mode::Write);
-        assert!(!fits(KindModel::MUTEX, writer(0, 0), writer(0, 1)));
-        assert!(fits(KindModel::REENTRANT, writer(0, 0), writer(0, 1)));
-        for kind in KindModel::ON_ONE_SERVER {
-            let whole = |client| holder(client, 0, kind.largest());
-            assert!(!fits(kind, whole(0), whole(1)), "{kind:?}");
-            assert!(fits(kind, whole(0), whole(0)), "{kind:?}");
-        }
-        let reader = |client| holder(client, 0, Mode::Read);
-        assert!(fits(KindModel::RWLOCK, reader(0), writer(0, 1)));
-        assert!(fits(KindModel::RWLOCK, reader(0), reader(1)));
-        assert!(!fits(KindModel::RWLOCK, reader(0), writer(1, 0)));
-    }
-
-    #[test]
-    fn permits_hold_together_up_to_the_limit() {
-        let holder = |client, mode| Holder {
-            claimant: Claimant { client, attempt: 0 },
-            mode,
-        };
-        let [one, two] = [permits(1, 2), permits(2, 2)];
-        let kind = KindModel::SEMAPHORE;
-        assert!(kind.fits([holder(0, one)], holder(1, one)));
-        assert!(!kind.fits([holder(0, one)], holder(1, two)));
-        let both = [holder(0, one), holder(1, one)];
-        assert!(!kind.fits(both, holder(2, one)));
-        assert!(kind.fits_in(Some(3), both, holder(2, one)));
-        assert!(!kind.fits_in(Some(1), [], holder(2, two)));
-    }
-
-    /// What the owner `a` and another grant hold at the same time: the other's owner, how each holds, and whether they have one token.
-    fn hold_together(kind: KindModel, other: &str, modes: [Mode; 2], one_token: bool) -> bool {
-        let standing = |owner: &str, token, mode| Standing {
-            owner: owner.to_owned(),
-            token,
-            mode,
-            claims: Vec::new(),
-        };
-        let one = standing("a", 1, modes[0]);
-        let other = standing(other, if one_token { 1 } else { 2 }, modes[1]);
-        assert_eq!(kind.together(&one, &other), kind.together(&other, &one));
-        kind.together(&one, &other)
-    }
-
-    #[test]
-    fn one_owner_holds_with_one_token_and_readers_hold_together() {
-        let (read, write) = (Mode::Read, Mode::Write);
-        for kind in KindModel::ON_ONE_SERVER {
-            let whole = [kind.largest(); 2];
-            assert_eq!(hold_together(kind, "b", whole, false), kind.has_permits());
-            assert_eq!(
-                hold_together(kind, "a", whole, true),
-                kind.reenters || kind.has_permits()
-            );
-            // Only a kind with modes has readers, whatever its claims say.
-            assert_eq!(
-                hold_together(kind, "b", [read, read], true),
-                kind.has_modes() || kind.has_permits()
-            );
-        }
-        let kind = KindModel::RWLOCK;
-        assert!(!hold_together(kind, "a", [write, write], false));
-        assert!(hold_together(kind, "a", [write, read], false));
-        assert!(!hold_together(kind, "b", [write, read], true));
-    }
-
-    fn grant((owner, claim): (&str, &str), token: u64, mode: Mode, from: u64) -> Grant {
-        Grant {
-            owner: owner.to_owned(),
-            claim: claim.to_owned(),
-            token,
-            mode,
-            from: Duration::from_secs(from),
-            until: Duration::from_secs(from + 10),
-        }
-    }
-
-    #[test]
-    fn tokens_grow_and_only_those_who_hold_together_share_one() {
-        let (a, a2, b) = (("a", "a/1"), ("a", "a/2"), ("b", "b/1"));
-        for kind in KindModel::ON_ONE_SERVER
-            .into_iter()
-            .filter(|it| !it.has_permits())
-        {
-            let mode = kind.largest();
-            let last = grant(a, 5, mode, 0);
-            let follows =
-                |claim, token, from| kind.follows(&last, &grant(claim, token, mode, from));
-            assert!(follows(b, 6, 1), "{kind:?}");
-            assert!(!follows(b, 5, 1), "{kind:?}");
-            assert!(!follows(b, 4, 20), "{kind:?}");
-            assert!(follows(a, 5, 1), "a repeat: {kind:?}");
-            assert_eq!(follows(a2, 5, 1), kind.reenters, "{kind:?}");
-            // While the lease lasts, the same claim keeps its token, unless its owner has another one by now.
-            assert_eq!(follows(a, 6, 1), kind.reenters, "{kind:?}");
-            assert!(follows(a, 6, 20), "{kind:?}");
-        }
-        assert!(
-            KindModel::REDLOCK.follows(&grant(a, 5, Mode::Write, 0), &grant(a, 6, Mode::Write, 1))
-        );
-        let (kind, read, write) = (KindModel::RWLOCK, Mode::Read, Mode::Write);
-        let first = |mode| grant(a, 5, mode, 0);
-        assert!(kind.follows(&first(read), &grant(b, 4, read, 1)));
-        assert!(!kind.follows(&first(write), &grant(b, 4, read, 1)));
-        assert!(kind.shares(&first(read), &grant(b, 5, read, 1)));
-        assert!(!kind.shares(&first(read), &grant(b, 5, write, 1)));
-        assert!(kind.shares(&first(write), &grant(a2, 5, read, 1)));
-        assert!(!kind.shares(&first(write), &grant(b, 5, read, 1)));
-        assert!(!KindModel::FAIR.follows(&first(read), &grant(b, 4, read, 1)));
-        let permit = |claim| grant(claim, 5, permits(1, 2), 0);
-        assert!(KindModel::SEMAPHORE.shares(&permit(a), &permit(a)));
-        assert!(!KindModel::SEMAPHORE.shares(&permit(a), &permit(a2)));
     }
 }

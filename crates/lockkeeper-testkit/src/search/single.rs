@@ -46,6 +46,7 @@ use bounds::{TICKS, claimants};
 use change::{Change, Send};
 pub use incident::Incident;
 use runs::Runs;
+pub use runs::rename;
 use state::{Asked, Client, State};
 
 use super::explore::{Judgement, Model, Moves};

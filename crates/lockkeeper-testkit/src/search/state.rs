@@ -62,7 +62,11 @@ impl Ticks {
 pub(super) const TAIL: &str = "-0000-4000-8000-000000000000";
 
 /// The owner of all claims of a client.
-pub(super) fn owner(client: u8) -> Result<Owner> {
+///
+/// # Errors
+///
+/// If a digit cannot name the client.
+pub fn owner(client: u8) -> Result<Owner> {
     Ok(format!("0000000{client}{TAIL}:1").parse()?)
 }
 

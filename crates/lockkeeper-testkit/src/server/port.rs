@@ -24,7 +24,7 @@ static LOOKED_AT: AtomicU16 = AtomicU16::new(0);
 
 /// A port that stays reserved for its holder, whether a process listens there or not.
 #[derive(Debug)]
-pub(super) struct Port {
+pub struct Port {
     number: u16,
     /// `None` for a server that another process started: the server itself listens, which is enough.
     _reservation: Option<TcpListener>,
@@ -32,7 +32,11 @@ pub(super) struct Port {
 
 impl Port {
     /// Reserves a port that is free and whose cluster-bus port is free too.
-    pub(super) fn reserve() -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn reserve() -> Result<Self> {
         // Most other processes start elsewhere.
         let begin = std::process::id() % u32::from(COUNT) * 97;
         for _ in 0..COUNT {
@@ -45,7 +49,8 @@ impl Port {
         None.context(format!("none of {COUNT} ports is free"))
     }
 
-    fn try_reserve(number: u16) -> Option<Self> {
+    /// Reserves this port, unless somebody has it.
+    pub fn try_reserve(number: u16) -> Option<Self> {
         let listen = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
         let reservation = listen(number + RESERVATION)?;
         // Both are free again when this returns.
@@ -64,37 +69,8 @@ impl Port {
         }
     }
 
-    pub(super) const fn number(&self) -> u16 {
+    /// The number that a server listens on.
+    pub const fn number(&self) -> u16 {
         self.number
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_stays_with_its_holder_while_nobody_listens_there() {
-        let held = Port::reserve().unwrap();
-        assert!(Port::try_reserve(held.number()).is_none());
-        let number = held.number();
-        drop(held);
-        assert!(Port::try_reserve(number).is_some());
-    }
-
-    #[test]
-    fn a_port_is_not_given_again_soon() {
-        let number = Port::reserve().unwrap().number();
-        let next: Vec<u16> = (0..100)
-            .map(|_| Port::reserve().unwrap().number())
-            .collect();
-        assert!(!next.contains(&number), "{number} in {next:?}");
-    }
-
-    #[test]
-    fn a_port_on_which_somebody_listens_is_not_given() {
-        let number = Port::reserve().unwrap().number();
-        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, number)).unwrap();
-        assert!(Port::try_reserve(number).is_none());
     }
 }

@@ -43,6 +43,7 @@ use handovers::Handovers;
 use latches::Latches;
 use leaders::Leaders;
 use majority::Majorities;
+pub use requests::changes_a_claim;
 pub(super) use requests::{Id, Verb, claims, items, labelled, labels, replaced, verb};
 use requests::{Item, Waiter};
 

@@ -55,6 +55,8 @@ mod workload;
 mod world;
 
 pub use beyond::Beyond;
+pub use checks::changes_a_claim;
+pub use fate::{Fate, Fates};
 pub use options::Options;
 pub use run::{Outcome, run};
 pub use slip::Slip;

@@ -25,8 +25,8 @@ use super::record::Record;
 use super::run::Outcome;
 use super::workload::Workload;
 use economy::Economy;
-use fingerprint::Fingerprint;
-use text::Names;
+pub use fingerprint::Fingerprint;
+pub use text::Names;
 
 /// How many histories of a workload the nets compare, from the first seed on. Those of several servers are long.
 #[must_use]

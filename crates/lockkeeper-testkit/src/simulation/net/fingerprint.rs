@@ -14,9 +14,9 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 /// How many characters a mark has.
 const WIDTH: usize = 2;
 
-/// See the module documentation.
+/// Of a list of texts: enough to see whether another list is equal, and if not, about where the first difference is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fingerprint {
+pub struct Fingerprint {
     texts: usize,
     hash: u64,
     /// A part of the hash so far behind each stride.
@@ -24,7 +24,8 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(super) fn of(texts: &[String]) -> Self {
+    /// The fingerprint of these texts.
+    pub fn of(texts: &[String]) -> Self {
         let (mut hash, mut marks) = (FNV_BASIS, String::new());
         for stride in texts.chunks(STRIDE) {
             for text in stride {
@@ -42,7 +43,7 @@ impl Fingerprint {
     }
 
     /// Where the first text is that differs from those of another fingerprint: one of these.
-    pub(super) fn first_difference(&self, other: &Self) -> Range<usize> {
+    pub fn first_difference(&self, other: &Self) -> Range<usize> {
         let marks = self.marks.as_bytes().chunks(WIDTH);
         let others = other.marks.as_bytes().chunks(WIDTH);
         let equal = marks.zip(others).take_while(|(one, other)| one == other);
@@ -55,7 +56,8 @@ impl Fingerprint {
         self.texts
     }
 
-    pub(super) fn parse(line: &str) -> Option<Self> {
+    /// Reads what [`Display`](fmt::Display) writes; `None` if it is something else.
+    pub fn parse(line: &str) -> Option<Self> {
         let [texts, hash, marks] = line.split(' ').collect::<Vec<_>>()[..] else {
             return None;
         };
@@ -71,43 +73,5 @@ impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { texts, hash, marks } = self;
         write!(f, "{texts} {hash:016x} {marks}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn texts(number: usize) -> Vec<String> {
-        (0..number).map(|it| format!("call {it}")).collect()
-    }
-
-    #[test]
-    fn fingerprint_survives_its_line() {
-        let fingerprint = Fingerprint::of(&texts(60));
-        assert_eq!(
-            Fingerprint::parse(&fingerprint.to_string()),
-            Some(fingerprint)
-        );
-        assert_eq!(Fingerprint::parse("60 xyz AB"), None);
-    }
-
-    #[test]
-    fn first_difference_is_in_the_range() {
-        let stored = Fingerprint::of(&texts(100));
-        for at in 0..100 {
-            let mut changed = texts(100);
-            changed[at].push('!');
-            let range = Fingerprint::of(&changed).first_difference(&stored);
-            assert!(range.contains(&at), "{at}: {range:?}");
-        }
-        assert_eq!(
-            Fingerprint::of(&texts(60)).first_difference(&stored),
-            50..60
-        );
-        assert_eq!(
-            Fingerprint::of(&texts(50)).first_difference(&stored),
-            50..50
-        );
     }
 }

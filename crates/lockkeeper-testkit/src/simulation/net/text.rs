@@ -20,7 +20,7 @@ const RANDOM: usize = 16;
 
 /// The names that were given so far.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub struct Names {
     /// By uuid; by owner and random half; by claim and request number.
     given: BTreeMap<String, usize>,
     /// How many were given by what they belong to.
@@ -41,7 +41,7 @@ impl Names {
     }
 
     /// A text with names for the uuids and claims in it.
-    fn named(&mut self, text: &str) -> String {
+    pub fn named(&mut self, text: &str) -> String {
         let (mut named, mut rest) = (String::new(), text);
         while let Some(at) = first_uuid(rest) {
             let uuid = &rest[at..at + UUID];
@@ -106,23 +106,4 @@ fn is_uuid(text: &[u8], at: usize) -> bool {
     };
     let text = text.get(at..at + UUID);
     text.is_some_and(|text| text.iter().enumerate().all(is_right))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn random_halves_and_uuids_are_named_by_first_appearance() {
-        let (one, other) = (
-            "0a1b2c3d-0000-4000-8000-000000000001",
-            "0a1b2c3d-0000-4000-8000-000000000002",
-        );
-        let mut names = Names::default();
-        let text = format!("key:{{{one}}} {one}:7/00112233445566ff {other}:7/00112233445566ff");
-        assert_eq!(names.named(&text), "key:{u1} u1:7/1 u2:7/1");
-        let text = format!("{one}:7/ffff223344556677 {one}:8 {one}:7/00112233445566ff x");
-        assert_eq!(names.named(&text), "u1:7/2 u1:8 u1:7/1 x");
-        assert_eq!(names.named("lockkeeper:näme"), "lockkeeper:näme");
-    }
 }

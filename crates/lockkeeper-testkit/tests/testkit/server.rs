@@ -1,14 +1,24 @@
 //! The server as a test would use it.
 
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+mod port;
 
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use lockkeeper_testkit::server::{Reply, Server};
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::*;
+/// Where the server keeps its files.
+fn directory(server: &Server) -> PathBuf {
+    let socket = server.socket();
+    socket.parent().map(Path::to_owned).unwrap_or_default()
+}
 
 fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
@@ -52,8 +62,11 @@ async fn asks_for_the_password_and_takes_lines_of_configuration() -> Result<()> 
     );
     let users = server.command(&["ACL", "USERS"]).await?.into_texts()?;
     assert_eq!(users, ["alice", "default"]);
-    let refused = command::send(&server.socket(), None, 0, &["PING"]).await;
-    assert!(refused.is_err());
+    let mut stranger = UnixStream::connect(server.socket()).await?;
+    stranger.write_all(b"PING\r\n").await?;
+    let mut reply = [0; 7];
+    timeout(PATIENCE, stranger.read_exact(&mut reply)).await??;
+    assert_eq!(&reply, b"-NOAUTH");
     Ok(())
 }
 
@@ -111,7 +124,7 @@ async fn a_frozen_server_answers_once_it_is_thawed() -> Result<()> {
 #[tokio::test]
 async fn dropping_kills_the_server_and_removes_its_directory() -> Result<()> {
     let server = Server::start().await?;
-    let (pid, directory) = (server.pid().unwrap(), server.directory.path().to_path_buf());
+    let (pid, directory) = (server.pid().unwrap(), directory(&server));
     drop(server);
     assert!(!exists(pid));
     assert!(!directory.exists());
@@ -134,7 +147,7 @@ fn a_killed_test_leaves_no_server() -> Result<()> {
 
     let mut test = Command::new(std::env::current_exe()?)
         .args(["--ignored", "--exact", "--nocapture"])
-        .arg("server::tests::start_a_server_and_wait")
+        .arg("server::start_a_server_and_wait")
         .stdout(Stdio::piped())
         .spawn()?;
     let output = BufReader::new(test.stdout.take().unwrap());
@@ -160,7 +173,7 @@ fn a_killed_test_leaves_no_server() -> Result<()> {
 async fn kept_server_outlives_its_value_and_is_adopted() -> Result<()> {
     let started = Server::options().kept().start().await?;
     started.command(&["SET", "a", "1"]).await?;
-    let (directory, port) = (started.directory.path().to_owned(), started.port());
+    let (directory, port) = (directory(&started), started.port());
     let pid = started.pid().context("it does not run")?;
     drop(started);
     let adopted = Server::take_up(pid, port, directory.clone())?;

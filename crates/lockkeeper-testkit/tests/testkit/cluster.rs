@@ -1,4 +1,7 @@
-use super::*;
+//! Clusters whose nodes fail and whose slots migrate.
+
+use lockkeeper_testkit::cluster::Cluster;
+use lockkeeper_testkit::server::Reply;
 
 #[tokio::test]
 async fn six_nodes_serve_every_slot_and_a_replica_takes_a_killed_primarys_place() {

@@ -1,11 +1,16 @@
 //! Each fault against an echo server.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, timeout};
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
-use super::Direction::{ToClient, ToServer};
-use super::*;
-use crate::until::PATIENCE;
+use anyhow::Result;
+use lockkeeper_testkit::proxy::Direction::{ToClient, ToServer};
+use lockkeeper_testkit::proxy::{Proxy, Seen};
+use lockkeeper_testkit::server::Server;
+use lockkeeper_testkit::until::PATIENCE;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout};
 
 /// An echo server that ends with the test's runtime, and a proxy in front of it.
 async fn echo() -> Result<Proxy> {
