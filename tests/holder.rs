@@ -10,14 +10,18 @@ use lockkeeper::redisson::{
     RedissonSemaphore,
 };
 use lockkeeper::{
-    Client, Election, FairLock, Guard as _, Lock, MultiLock, Mutex, ReentrantLock, RwLock,
-    Semaphore,
+    Client, ClientBuilder, Election, FairLock, Guard as _, Lock, MultiLock, Mutex, ReentrantLock,
+    RwLock, Semaphore,
 };
 use lockkeeper_testkit::history::{ValidSpan, now};
 use lockkeeper_testkit::recorded::{self, Job, Pace, Process, Records};
+use lockkeeper_testkit::until::PATIENCE;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+
+/// The ttl of what nobody kills, ms.
+const HOUR: &str = "3600000";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -30,13 +34,14 @@ async fn main() -> Result<()> {
             let guard = ReentrantLock::new(&client, name)
                 .acquire()
                 .owner(&owner.parse()?)
+                .wait_for(PATIENCE)
                 .await?;
             println!("held {}", guard.fencing_token());
             std::future::pending::<Result<()>>().await
         }
         ["work", url, name, tasks, rounds] => {
             work(
-                &connect(url, "30000").await?,
+                &connect(url, HOUR).await?,
                 name,
                 tasks.parse()?,
                 rounds.parse()?,
@@ -45,26 +50,26 @@ async fn main() -> Result<()> {
         }
         ["redisson", url, name, ttl] => {
             let lock = RedissonLock::new(&connect(url, ttl).await?, name);
-            let guard = lock.acquire().await?;
+            let guard = lock.acquire().wait_for(PATIENCE).await?;
             println!("held {}", guard.owner());
             std::future::pending::<Result<()>>().await
         }
         ["redisson-fair", url, name, ttl, wait] => {
             let lock = RedissonFairLock::new(&connect(url, ttl).await?, name);
             let lock = lock.wait_timeout(Duration::from_millis(wait.parse()?));
-            let guard = lock.acquire().await?;
+            let guard = lock.acquire().wait_for(PATIENCE).await?;
             println!("held {}", guard.owner());
             std::future::pending::<Result<()>>().await
         }
         ["redisson-read", url, name, ttl] => {
             let lock = RedissonReadWriteLock::new(&connect(url, ttl).await?, name);
-            let guard = lock.read().await?;
+            let guard = lock.read().wait_for(PATIENCE).await?;
             println!("held {}", guard.owner());
             std::future::pending::<Result<()>>().await
         }
         ["redisson-write", url, name, ttl] => {
             let lock = RedissonReadWriteLock::new(&connect(url, ttl).await?, name);
-            let guard = lock.write().await?;
+            let guard = lock.write().wait_for(PATIENCE).await?;
             println!("held {}", guard.owner());
             std::future::pending::<Result<()>>().await
         }
@@ -75,29 +80,30 @@ async fn main() -> Result<()> {
                 RedissonPermitExpirableSemaphore::new(&client, name),
             );
             let _guards = match kind {
-                "semaphore" => (Some(plain.acquire().await?), None),
-                _ => (None, Some(leased.acquire().await?)),
+                "semaphore" => (Some(plain.acquire().wait_for(PATIENCE).await?), None),
+                _ => (None, Some(leased.acquire().wait_for(PATIENCE).await?)),
             };
             println!("held");
             std::future::pending::<Result<()>>().await
         }
         ["redisson-count", url, name, counter, rounds] => {
-            let lock = RedissonLock::new(&connect(url, "30000").await?, name);
+            let lock = RedissonLock::new(&connect(url, HOUR).await?, name);
             count(&lock, url, counter, rounds.parse()?).await
         }
         ["redisson-write-count", url, name, counter, rounds] => {
-            let lock = RedissonReadWriteLock::new(&connect(url, "30000").await?, name);
+            let lock = RedissonReadWriteLock::new(&connect(url, HOUR).await?, name);
             count(&lock.writer(), url, counter, rounds.parse()?).await
         }
         ["share", url, tasks, seconds, times] => {
             let jobs = Job::of_readers_and_writers(tasks.parse()?);
-            let clients = vec![connect(url, "30000").await?];
+            let clients = vec![connect(url, HOUR).await?];
             let records = Records::of(&jobs).at(Pace::Hurried);
             let records = records.at_least(times.parse()?);
             record(clients, &jobs, records, seconds.parse()?).await
         }
         ["read", url, name, ttl] => {
-            let guard = RwLock::new(&connect(url, ttl).await?, name).read().await?;
+            let lock = RwLock::new(&connect(url, ttl).await?, name);
+            let guard = lock.read().wait_for(PATIENCE).await?;
             println!("held {}", guard.fencing_token());
             std::future::pending::<Result<()>>().await
         }
@@ -105,7 +111,7 @@ async fn main() -> Result<()> {
         ["both", first, second, rounds] => both([first, second], rounds.parse()?).await,
         ["elect", url, name, ttl] => elect(url, name, ttl).await,
         ["permits", url, name, limit] => {
-            let client = connect(url, "30000").await?;
+            let client = connect(url, HOUR).await?;
             permits(&Semaphore::new(&client, name, limit.parse()?)).await
         }
         ["queue", url, name, number, waiter_ttl] => {
@@ -118,8 +124,15 @@ async fn main() -> Result<()> {
 }
 
 async fn connect(url: &str, ttl: &str) -> Result<Client> {
-    let settings = Client::builder().ttl(Duration::from_millis(ttl.parse()?));
+    let settings = settings().ttl(Duration::from_millis(ttl.parse()?));
     Ok(lockkeeper::connect_with(url, settings).await?)
+}
+
+/// No request and no release fails because the machine is slow.
+fn settings() -> ClientBuilder {
+    Client::builder()
+        .request_timeout(PATIENCE)
+        .release_timeout(PATIENCE)
 }
 
 /// Under the lock, reads a number and writes the next one, this many times; then prints `done`.
@@ -182,29 +195,30 @@ async fn record(clients: Vec<Client>, jobs: &[Job], records: Records, seconds: u
     Ok(())
 }
 
-/// Repeatedly takes a mutex and a fair lock of each of two servers together, in the order in which the servers are named; then
-/// prints `done`.
+/// Repeatedly takes a mutex and a fair lock of each of two servers together, in the order in which the servers are named, and
+/// prints `done` each time.
 async fn both(servers: [&str; 2], rounds: u64) -> Result<()> {
     let mut members = Vec::new();
     for server in servers {
         let (name, url) = server.split_once('=').context("NAME=URL")?;
-        let client = lockkeeper::connect_with(url, Client::builder().store_name(name)).await?;
+        let client = lockkeeper::connect_with(url, settings().store_name(name)).await?;
         members.push(FairLock::new(&client, "queue").target());
         members.push(Mutex::new(&client, "account").target());
     }
     let lock = MultiLock::new(members)?;
     for _ in 0..rounds {
-        let guard = lock.acquire().wait_for(Duration::from_secs(60)).await?;
+        let guard = lock.acquire().wait_for(PATIENCE).await?;
         guard.ensure_held()?;
         guard.release().await?;
+        println!("done");
     }
-    println!("done");
     Ok(())
 }
 
 /// Prints `held TOKEN`, then `lost REASON` if the lease is lost, or `released` after a line on the standard input.
 async fn hold(client: &Client, name: &str) -> Result<()> {
-    let guard = Mutex::new(client, name).acquire().await?;
+    let lock = Mutex::new(client, name);
+    let guard = lock.acquire().wait_for(PATIENCE).await?;
     println!("held {}", guard.fencing_token());
     let mut line = String::new();
     let mut input = BufReader::new(stdin());
@@ -261,7 +275,7 @@ async fn elect(url: &str, name: &str, ttl: &str) -> Result<()> {
 
 /// Puts this many waiters into the queue, one after the other, and prints `queued`; then `served I TOKEN` as each is granted.
 async fn queue(url: &str, name: &str, number: u64, waiter_ttl: u64) -> Result<()> {
-    let settings = Client::builder().waiter_ttl(Duration::from_millis(waiter_ttl));
+    let settings = settings().waiter_ttl(Duration::from_millis(waiter_ttl));
     let lock = FairLock::new(&lockkeeper::connect_with(url, settings).await?, name);
     let mut waiters = JoinSet::new();
     for place in 0..number {

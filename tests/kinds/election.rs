@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, faulty};
+use crate::support::{client, faulty, patient};
 
 const TTL: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);
@@ -84,11 +84,15 @@ async fn known_by(election: &Election, value: &str) -> Result<Leader> {
 
 /// Three candidates lead one after the other, and an observer sees them in order.
 async fn candidates_lead_in_the_order_of_asking(site: &impl Site) -> Result<()> {
-    let mut leaders = election(site, "").await?.observe();
+    let election = async |value: &str| {
+        let client = site.client(patient()).await?;
+        anyhow::Ok(Election::new(&client, "name").value(value))
+    };
+    let mut leaders = election("").await?.observe();
     ensure!(next(&mut leaders).await?.is_none(), "nobody leads");
     let mut elections = Vec::new();
     for value in ["one", "two", "three"] {
-        elections.push(election(site, value).await?);
+        elections.push(election(value).await?);
     }
     let mut leadership = elections[0].campaign().await?;
     let first = next_known(&mut leaders).await?;

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, faulty, polling, until};
+use crate::support::{client, faulty, patient, polling, until};
 
 const TTL: Duration = Duration::from_secs(30);
 const WAITER_TTL: Duration = Duration::from_secs(10);
@@ -69,10 +69,10 @@ async fn serves_in_order(
 
 /// Queues this many waiters of four clients one after the other, and checks that they are served in that order.
 async fn are_served_in_order(site: &impl Site, number: u64) -> Result<()> {
-    let holder = FairLock::new(&client(site, TTL).await?, "name");
+    let holder = FairLock::new(&site.client(patient()).await?, "name");
     let mut locks = Vec::new();
     for _ in 0..4 {
-        locks.push(FairLock::new(&client(site, TTL).await?, "name"));
+        locks.push(FairLock::new(&site.client(patient()).await?, "name"));
     }
     let guard = holder.acquire().await?;
     let served = line_up(&locks, number).await?;

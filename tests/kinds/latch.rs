@@ -15,7 +15,7 @@ use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, faulty, until};
+use crate::support::{client, faulty, patient, until};
 
 /// The ttl of the clients' leases.
 const LEASE: Duration = Duration::from_secs(6);
@@ -27,7 +27,7 @@ const WAKES: &str = "lockkeeper.wake:{lockkeeper:name}";
 
 /// The latch of these tests, with a client of its own.
 async fn latch(site: &impl Site) -> Result<Latch> {
-    Ok(Latch::new(&client(site, LEASE).await?, "name").ttl(TTL))
+    Ok(Latch::new(&site.client(patient()).await?, "name").ttl(TTL))
 }
 
 /// Starts to wait; returns after the task was polled.
@@ -103,13 +103,13 @@ async fn all_who_wait_pass_when_the_last_has_counted_on_a_cluster() -> Result<()
     let mut waits = JoinSet::new();
     // On several nodes.
     for number in 0..6 {
-        let latch = Latch::new(&client(&cluster, LEASE).await?, &format!("name:{number}"));
+        let latch = Latch::new(&cluster.client(patient()).await?, &format!("name:{number}"));
         ensure!(latch.arm(2).await?);
         for _ in 0..10 {
             let latch = latch.clone();
             waits.spawn(async move { latch.wait().await });
         }
-        let other = Latch::new(&client(&cluster, LEASE).await?, &format!("name:{number}"));
+        let other = Latch::new(&cluster.client(patient()).await?, &format!("name:{number}"));
         ensure!(other.count_down("a").await? == 1);
         ensure!(latch.count_down("a").await? == 1);
         ensure!(other.count_down("b").await? == 0);

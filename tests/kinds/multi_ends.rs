@@ -21,7 +21,7 @@ use lockkeeper_testkit::site::Site;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::kinds::multi::{TTL, all_free, held, mutexes};
-use crate::support::{client, faulty};
+use crate::support::{client, faulty, patient, until};
 
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {
@@ -42,14 +42,14 @@ async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {
 #[tokio::test]
 async fn a_dropped_guard_is_one_command_of_a_server() -> Result<()> {
     let server = Server::start().await?;
-    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("")).await?;
+    let client = server.client(patient().label("")).await?;
     let lock = mutexes(&client, 0..128)?;
     lock.acquire().await?.release().await?;
     server.command(&["CONFIG", "RESETSTAT"]).await?;
     let guard = lock.acquire().await?;
     ensure!(server.commandstats("evalsha").await? == 1);
     drop(guard);
-    all_free(&server).await?;
+    until(async || Ok(held(&server).await?.is_empty())).await?;
     ensure!(server.commandstats("evalsha").await? == 2);
     Ok(())
 }

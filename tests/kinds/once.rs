@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{client, faulty, polling, until};
+use crate::support::{client, faulty, patient, polling, until};
 
 const TTL: Duration = Duration::from_secs(6);
 const RECORD: &str = "lockkeeper.record:{lockkeeper:name}";
@@ -90,7 +90,7 @@ async fn one_run_for_all(site: &impl Site, clients: usize, callers: usize) -> Re
     let runs = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
-        let once = Once::new(&client(site, TTL).await?, "name");
+        let once = Once::new(&site.client(patient()).await?, "name");
         for _ in 0..callers / clients {
             let (once, runs) = (once.clone(), Arc::clone(&runs));
             tasks.spawn(async move {
@@ -323,7 +323,7 @@ async fn a_large_result_is_handed_back_and_the_next_runs_at_once() -> Result<()>
 
 /// Any bytes are returned unchanged.
 async fn any_bytes(site: &impl Site) -> Result<()> {
-    let once = Once::new(&client(site, TTL).await?, "name");
+    let once = Once::new(&site.client(patient()).await?, "name");
     for value in [Vec::new(), vec![0], (0..=255).collect(), "grün\0".into()] {
         let made = once
             .get_or_run(async |_| Ok::<_, Failure>(value.clone()))

@@ -7,8 +7,10 @@ use lockkeeper::{Client, Error, LeaseState, LossReason, Owner, ReentrantLock, Re
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_testkit::until::beyond_stalls;
 
-use crate::support::{client, until};
+use crate::faults::processes::{Holder, millis};
+use crate::support::{client, patient, until};
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(30);
@@ -161,19 +163,24 @@ async fn a_reentry_after_another_owner_has_held_is_refused_and_holds_nothing() -
 #[tokio::test]
 async fn a_child_process_reenters_and_its_death_ends_only_its_own_claim() -> Result<()> {
     let server = Server::start().await?;
-    let client = lockkeeper::connect(&server.url()).await?;
+    let client = server.client(patient()).await?;
     let (lock, owner) = (ReentrantLock::new(&client, "name"), client.new_owner());
     let outer = lock.acquire().owner(&owner).await?;
     let text = owner.to_string();
     ensure!(text.parse::<Owner>()? == owner);
-    let words = ["reenter", &server.url(), "name", "3000", &text];
-    let mut child = crate::faults::processes::Holder::start(&words)?;
-    let held = child.line().await?;
-    ensure!(held == format!("held {}", outer.fencing_token()), "{held}");
-    ensure!(holds(&client).await? == 2);
-    child.kill().await?;
-    // Its lease ends by itself; releasing the outer one then frees the lock.
-    until(async || Ok(holds(&client).await? == 1)).await?;
+    beyond_stalls(&server, Duration::from_secs(3), async |ttl| {
+        let words = ["reenter", &server.url(), "name", &millis(ttl), &text];
+        let mut child = Holder::start(&words)?;
+        let held = child.line().await?;
+        assert!(held == format!("held {}", outer.fencing_token()), "{held}");
+        let both = holds(&client).await?;
+        child.kill().await?;
+        // Its lease ends by itself; releasing the outer one then frees the lock.
+        until(async || Ok(holds(&client).await? == 1)).await?;
+        ensure!(both == 2, "{both} holds");
+        Ok(())
+    })
+    .await?;
     outer.verify().await?;
     ensure!(outer.release().await? == Released::Free);
     ensure!(server.command(&["EXISTS", MAIN]).await?.into_text()? == "0");

@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::faults::processes::Holder;
-use crate::support::{client, until};
+use crate::support::{client, patient, until};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,7 @@ async fn crowd(site: &impl Site) -> Result<()> {
     let most = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
-        let semaphore = Semaphore::new(&client(site, TTL).await?, "name", LIMIT);
+        let semaphore = Semaphore::new(&site.client(patient()).await?, "name", LIMIT);
         for task in 0..8 {
             let permits = 1 + task % 3;
             let semaphore = semaphore.permits(permits);
@@ -64,7 +64,7 @@ async fn crowd(site: &impl Site) -> Result<()> {
     }
     let most = most.load(Ordering::SeqCst);
     ensure!((2..=LIMIT).contains(&most), "{most} permits at once");
-    let semaphore = Semaphore::new(&client(site, TTL).await?, "name", LIMIT);
+    let semaphore = Semaphore::new(&site.client(patient()).await?, "name", LIMIT);
     ensure!(semaphore.available().await? == LIMIT);
     ensure!(semaphore.state().await?.is_none());
     Ok(())
@@ -172,7 +172,7 @@ async fn a_lowered_limit_takes_nothing_from_those_who_hold() -> Result<()> {
 #[tokio::test]
 async fn a_rolling_deploy_changes_the_limit_and_back() -> Result<()> {
     let server = Server::start().await?;
-    let seen = Semaphore::new(&lockkeeper::connect(&server.url()).await?, "name", 1);
+    let seen = Semaphore::new(&server.client(patient()).await?, "name", 1);
     let mut old = Holder::start(&["permits", &server.url(), "name", "5"])?;
     for held in 1..=5 {
         ensure!(old.tell("acquire").await? == format!("held {held}"));

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::faults::processes::Holder;
+use crate::support::patient;
 
 /// Names of each kind.
 const NAMES: usize = 2;
@@ -335,8 +336,7 @@ async fn share(site: &dyn Site, jobs: &[Job], at_least: usize) -> Result<()> {
     let records = Arc::new(records);
     let mut processes = Vec::new();
     for _ in 0..SHARING.0 {
-        let settings = Client::builder().ttl(Duration::from_secs(30));
-        processes.push(Process::new(vec![records.client(site, settings).await?]));
+        processes.push(Process::new(vec![records.client(site, patient()).await?]));
     }
     let mut tasks = set_to_work(&processes, jobs, &records, Instant::now() + duration());
     while let Some(done) = tasks.join_next().await {
