@@ -6,6 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, Released, RwLock};
 use lockkeeper_testkit::server::Server;
 
+use crate::support::patient;
+
 /// How often each command was executed since the last reset, including those in scripts.
 async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {
     let stats = server
@@ -32,7 +34,7 @@ async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {
 
 /// A client that has done its one-time work: introduced itself and subscribed to its notices.
 async fn settled(server: &Server) -> Result<Client> {
-    let client = lockkeeper::connect_with(&server.url(), Client::builder().label("")).await?;
+    let client = lockkeeper::connect_with(&server.url(), patient().label("")).await?;
     Mutex::new(&client, "first")
         .acquire()
         .await?
