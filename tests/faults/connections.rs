@@ -245,7 +245,7 @@ async fn saved(server: &Server) -> Result<bool> {
 async fn a_server_that_cannot_save_for_a_while_keeps_leases_and_lets_go_when_it_can() -> Result<()>
 {
     let server = Server::start().await?;
-    let client = lockkeeper::connect(&server.url()).await?;
+    let client = server.client(patient()).await?;
     let lock = Mutex::new(&client, "name");
     let guard = lock.acquire().await?;
     server

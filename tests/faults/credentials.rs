@@ -10,7 +10,7 @@ use lockkeeper::{
     Client, Credentials, LeaseState, Mutex, MutexGuard, RedisOptions, RedisStore, Transport,
 };
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -183,36 +183,42 @@ async fn a_password_that_changes_in_its_file_loses_no_lease() -> Result<()> {
 async fn passwords_of_a_second_keep_leases_of_any_length() -> Result<()> {
     for transport in TRANSPORTS {
         let server = Arc::new(start().await?);
-        let (number, vault) = (Arc::new(AtomicU64::new(0)), Arc::clone(&server));
-        let options = RedisOptions::new()
-            .transport(transport)
-            .credentials(move || {
-                let (number, vault) = (number.fetch_add(1, Ordering::Relaxed), Arc::clone(&vault));
-                async move {
-                    // New users, because a server checks the password only at login.
-                    let user = format!("app{number}");
-                    let rights = ["on", ">pw", "~*", "&*", "+@all"];
-                    let add = [&["ACL", "SETUSER", user.as_str()], &rights[..]].concat();
-                    vault.command(&add).await?;
-                    tokio::spawn(async move {
-                        sleep(Duration::from_secs(1)).await;
-                        // Disconnects clients that are still logged in as this user. It fails if the server is gone.
-                        drop(vault.command(&["ACL", "DELUSER", &user]).await);
-                    });
-                    let expires_in = Duration::from_millis(900);
-                    Ok(Credentials::new("pw")
-                        .user(format!("app{number}"))
-                        .expires_in(expires_in))
-                }
-            });
-        let url = format!("redis://{}", server.address());
-        let client = client(options.connect(&url).await?)?;
-        let guards = hold(&client).await?;
-        are_renewed(&guards)
-            .await
-            .with_context(|| format!("by {transport:?}"))?;
-        drop(guards);
-        client.close().await;
+        let lived = beyond_stalls(&*server, Duration::from_secs(1), async |life| {
+            passwords_end(&server, transport, life).await
+        });
+        lived.await.with_context(|| format!("by {transport:?}"))?;
     }
+    Ok(())
+}
+
+async fn passwords_end(server: &Arc<Server>, transport: Transport, life: Duration) -> Result<()> {
+    let (number, vault) = (Arc::new(AtomicU64::new(0)), Arc::clone(server));
+    let options = RedisOptions::new()
+        .transport(transport)
+        .credentials(move || {
+            let (number, vault) = (number.fetch_add(1, Ordering::Relaxed), Arc::clone(&vault));
+            async move {
+                // New users, because a server checks the password only at login.
+                let user = format!("app{number}");
+                let rights = ["on", ">pw", "~*", "&*", "+@all"];
+                let add = [&["ACL", "SETUSER", user.as_str()], &rights[..]].concat();
+                vault.command(&add).await?;
+                tokio::spawn(async move {
+                    sleep(life).await;
+                    // Disconnects clients that are still logged in as this user. It fails if the server is gone.
+                    drop(vault.command(&["ACL", "DELUSER", &user]).await);
+                });
+                let expires_in = life * 9 / 10;
+                Ok(Credentials::new("pw")
+                    .user(format!("app{number}"))
+                    .expires_in(expires_in))
+            }
+        });
+    let url = format!("redis://{}", server.address());
+    let client = client(options.connect(&url).await?)?;
+    let guards = hold(&client).await?;
+    are_renewed(&guards).await?;
+    drop(guards);
+    client.close().await;
     Ok(())
 }
