@@ -192,16 +192,19 @@ async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
         let url = move |server: &Server| format!("redis://{name}:pw@{}", server.address());
         servers.iter().map(url)
     };
-    let (able, _clients) = lock(urls("able"), TTL).await?;
-    let guard = acquired_on_all(&able, 3).await?;
-    guard.verify().await?;
-    guard.release().await?;
-    let (unable, _clients) = lock(urls("unable"), TTL).await?;
-    let error = unable.try_acquire().await.unwrap_err().to_string();
-    // Two of three servers are enough to decide.
-    let told = error.contains("2 of which failed") || error.contains("3 of which failed");
-    ensure!(told && error.contains("the server refused"), "{error}");
-    Ok(())
+    beyond_stalls(&servers[0], TTL, async |ttl| {
+        let (able, _clients) = lock(urls("able"), ttl).await?;
+        let guard = acquired_on_all(&able, 3).await?;
+        guard.verify().await?;
+        guard.release().await?;
+        let (unable, _clients) = lock(urls("unable"), ttl).await?;
+        let error = unable.try_acquire().await.unwrap_err().to_string();
+        // Two of three servers are enough to decide.
+        let told = error.contains("2 of which failed") || error.contains("3 of which failed");
+        ensure!(told && error.contains("the server refused"), "{error}");
+        Ok(())
+    })
+    .await
 }
 
 /// Kills, stops, delays and cuts one server after the other.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex, RwLock, Semaphore};
+use lockkeeper::{Error, FairLock, MultiLock, Mutex, RwLock, Semaphore};
 use lockkeeper_core::store::Store as _;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::cluster::Cluster;
@@ -134,16 +134,17 @@ async fn more_replicas_than_there_are_never_have_it() -> Result<()> {
     let primary = Server::start().await?;
     let _replica = primary.start_replica().await?;
     // No server reports that there is no second replica, so the request waits for its whole timeout.
-    let settings = Client::builder().ttl(Duration::from_secs(60));
-    let settings = settings.request_timeout(Duration::from_secs(5));
-    let client = primary.client(settings).await?;
-    let lock = Mutex::new(&client, "name");
-    let outcome = lock.acquire().min_replicas(2).await;
-    let told = outcome.as_ref().err().map(ToString::to_string);
-    ensure!(told.is_some_and(|told| told.contains("only 1 of the 2 required replicas")));
-    ensure!(counts(outcome)? == (1, 2));
-    ensure!(!is_there(&primary, KEY).await?);
-    Ok(())
+    beyond_stalls(&primary, REQUEST * 5, async |request| {
+        let client = primary.client(patient().request_timeout(request)).await?;
+        let lock = Mutex::new(&client, "name");
+        let outcome = lock.acquire().min_replicas(2).await;
+        let told = outcome.as_ref().err().map(ToString::to_string);
+        ensure!(told.is_some_and(|told| told.contains("only 1 of the 2 required replicas")));
+        ensure!(counts(outcome)? == (1, 2));
+        ensure!(!is_there(&primary, KEY).await?);
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -151,13 +152,11 @@ async fn a_grant_by_message_counts_once_a_replica_has_it() -> Result<()> {
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
     let one = primary.client(patient()).await?;
-    let lock = FairLock::new(&one, "name");
-    for stopped in [false, true] {
-        let other = match stopped {
-            false => primary.client(patient()).await?,
-            true => client(&primary, TTL).await?,
-        };
-        let queue = FairLock::new(&other, "name");
+    let by_message = async |name: &str, stopped: bool, request: Duration| {
+        let key = format!("lockkeeper:{name}");
+        let lock = FairLock::new(&one, name);
+        let other = primary.client(patient().request_timeout(request)).await?;
+        let queue = FairLock::new(&other, name);
         let guard = lock.acquire().await?;
         let asking = tokio::spawn(queue.acquire().min_replicas(1).into_future());
         while lock.queue_len().await? != 1 {
@@ -167,32 +166,36 @@ async fn a_grant_by_message_counts_once_a_replica_has_it() -> Result<()> {
         while lock.queue_len().await? != 2 {
             sleep(Duration::from_millis(1)).await;
         }
-        if stopped {
-            replica.freeze()?;
-        }
         guard.release().await?;
         let outcome = timeout(PATIENCE, asking).await??;
         if stopped {
             ensure!(counts(outcome)? == (0, 1));
         } else {
             let guard = outcome?;
-            let value = replica.command(&["GET", KEY]).await?.into_text()?;
+            let value = replica.command(&["GET", &key]).await?.into_text()?;
             let token = guard.fencing_token().to_string();
             ensure!(value.split(' ').any(|word| word == token), "{value}");
             guard.release().await?;
         }
         // The next waiter is served.
         timeout(PATIENCE, next).await???.release().await?;
-    }
-    ensure!(!is_there(&primary, KEY).await?);
-    Ok(())
+        ensure!(!is_there(&primary, &key).await?);
+        Ok(())
+    };
+    by_message("name", false, PATIENCE).await?;
+    replica.freeze()?;
+    // A name for each attempt.
+    beyond_stalls(&primary, REQUEST, async |request| {
+        by_message(&format!("{request:?}"), true, request).await
+    })
+    .await
 }
 
 #[tokio::test]
 async fn who_stops_waiting_for_replicas_leaves_nothing() -> Result<()> {
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
-    let client = client(&primary, Duration::from_secs(60)).await?;
+    let client = primary.client(patient()).await?;
     replica.freeze()?;
     let lock = Mutex::new(&client, "name");
     let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
@@ -247,23 +250,29 @@ async fn a_question_to_the_replicas_that_stays_without_answer_is_an_error_and_le
     let primary = Server::start().await?;
     let replica = primary.start_replica().await?;
     let proxy = Proxy::in_front_of(&primary).await?;
-    // The lease would last longer than this test waits. The request lasts until it is cut.
-    let settings = patient().request_timeout(REQUEST * 4);
-    let client = lockkeeper::connect_with(proxy.url(), settings).await?;
-    let lock = Mutex::new(&client, "name");
     replica.freeze()?;
-    let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
-    blocked(&primary, 1).await?;
-    proxy.refuse(true);
-    proxy.reset_all();
-    let error = timeout(PATIENCE, asking).await??.unwrap_err();
-    ensure!(error.is_transient(), "{error:?}");
-    ensure!(error.to_string().contains("replicas"), "{error}");
-    ensure!(is_there(&primary, KEY).await?, "nobody could give it back");
-    proxy.refuse(false);
-    timeout(PATIENCE, primary.vanished(KEY)).await??;
-    replica.thaw()?;
-    Ok(())
+    beyond_stalls(&primary, REQUEST * 4, async |request| {
+        // The lease would last longer than this test waits. The request lasts until it is cut.
+        let settings = patient().request_timeout(request);
+        let client = lockkeeper::connect_with(proxy.url(), settings).await?;
+        let lock = Mutex::new(&client, "name");
+        let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
+        let blocked = blocked(&primary, 1).await;
+        proxy.refuse(true);
+        proxy.reset_all();
+        let outcome = timeout(PATIENCE, asking).await??;
+        let left = is_there(&primary, KEY).await?;
+        proxy.refuse(false);
+        timeout(PATIENCE, primary.vanished(KEY)).await??;
+        blocked?;
+        let error = outcome.unwrap_err();
+        ensure!(error.is_transient(), "{error:?}");
+        ensure!(error.to_string().contains("replicas"), "{error}");
+        ensure!(left, "nobody could give it back");
+        Ok(())
+    })
+    .await?;
+    replica.thaw()
 }
 
 #[tokio::test]
@@ -335,14 +344,14 @@ async fn each_node_of_a_cluster_has_replicas_of_its_own() -> Result<()> {
 #[tokio::test]
 async fn a_question_to_the_replicas_of_a_slot_on_the_move_that_is_cut_is_asked_again() -> Result<()>
 {
-    let mut cluster = Cluster::start().await?;
+    let cluster = Cluster::start().await?;
     let client = cluster.client(patient()).await?;
     let slot = cluster.slot_of(KEY).await?;
     let from = cluster.primary_of(slot).await?;
     let to = (from + 1) % 3;
-    for replica in 3..6 {
-        cluster.freeze(replica).await?;
-    }
+    // Not as the cluster's: then a primary that stalls would be suspected too.
+    let replicas = &cluster.nodes()[3..];
+    replicas.iter().try_for_each(Server::freeze)?;
     let lock = Mutex::new(&client, "name");
     let asking = tokio::spawn(lock.acquire().min_replicas(1).into_future());
     blocked(&cluster.nodes()[from], 1).await?;
@@ -355,9 +364,7 @@ async fn a_question_to_the_replicas_of_a_slot_on_the_move_that_is_cut_is_asked_a
         node.command(&["CLIENT", "KILL", "TYPE", "normal"]).await?;
     }
     ensure!(!asking.is_finished(), "without its replica it cannot count");
-    for replica in 3..6 {
-        cluster.thaw(replica)?;
-    }
+    replicas.iter().try_for_each(Server::thaw)?;
     let guard = timeout(PATIENCE, asking).await???;
     guard.release().await?;
     cluster.end_migration(slot, from, to).await?;
@@ -368,11 +375,12 @@ async fn a_question_to_the_replicas_of_a_slot_on_the_move_that_is_cut_is_asked_a
 #[tokio::test]
 async fn behind_sentinels_the_replicas_of_the_new_primary_count() -> Result<()> {
     let watched = Watched::start().await?;
-    let client = watched.client(Client::builder().ttl(TTL)).await?;
+    let client = watched.client(patient()).await?;
     let lock = Mutex::new(&client, "name");
     lock.acquire().min_replicas(1).await?.release().await?;
     watched.switch().await?;
     watched.switched_to(1).await?;
+    watched.healed().await?;
     let counted = async {
         // The old primary takes some time to become a replica.
         loop {

@@ -33,6 +33,7 @@ struct Pair<S: Subject> {
 impl<S: Subject> Pair<S> {
     /// Returns once the waiter is subscribed.
     async fn begin(cluster: &Cluster, slot: u16, settings: ClientBuilder) -> Result<Self> {
+        let settings = settings.release_timeout(PATIENCE);
         let holder = cluster.client(settings.clone()).await?;
         let waiter = cluster.client(settings).await?;
         let guard = S::new(&holder, NAME).acquire().await?;
