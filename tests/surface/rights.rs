@@ -15,6 +15,8 @@ use lockkeeper_testkit::subject::Subject;
 use lockkeeper_testkit::until::PATIENCE;
 use tokio::time::timeout;
 
+use crate::support::patient;
+
 const DOCUMENT: &str = include_str!("../../docs/wire-format.md");
 
 /// The namespace of most tests.
@@ -51,9 +53,13 @@ fn as_user(url: &str) -> String {
     url.replacen("://", "://app:password@", 1)
 }
 
+async fn connect(url: &str) -> Result<Client> {
+    Ok(lockkeeper::connect_with(url, patient()).await?)
+}
+
 /// Everything that a lock does for a holder and a waiter, and the queries about it.
 async fn all_of<S: Subject>(url: &str, namespace: &str, name: &str) -> Result<()> {
-    let settings = || Client::builder().namespace(namespace).label("whoever");
+    let settings = || patient().namespace(namespace).label("whoever");
     let (one, other) = (
         lockkeeper::connect_with(url, settings()).await?,
         lockkeeper::connect_with(url, settings()).await?,
@@ -105,7 +111,7 @@ async fn all_kinds(url: &str, namespace: &str, tag: &str) -> Result<()> {
     all_of::<Reader>(url, namespace, &name("read")).await?;
     all_of::<Semaphore>(url, namespace, &name("a semaphore")).await?;
     all_of::<Election>(url, namespace, &name("an election")).await?;
-    let client = lockkeeper::connect_with(url, Client::builder().namespace(namespace)).await?;
+    let client = lockkeeper::connect_with(url, patient().namespace(namespace)).await?;
     let members = ["one", "other"].map(|it| Mutex::new(&client, &name(it)).target());
     MultiLock::new(members)?.acquire().await?.release().await?;
     client.close().await;
@@ -160,12 +166,12 @@ async fn texts(server: &Server, words: &[&str]) -> Result<Vec<String>> {
 #[tokio::test]
 async fn a_tenant_cannot_touch_what_is_its_neighbours() -> Result<()> {
     let server = Server::start().await?;
-    if !tells_of_rights(&lockkeeper::connect(&server.url()).await?).await? {
+    if !tells_of_rights(&connect(&server.url()).await?).await? {
         return Ok(());
     }
     make_tenant(&server, TENANT, &[]).await?;
     for (namespace, may) in [("shop", false), (TENANT, true)] {
-        let settings = || Client::builder().namespace(namespace);
+        let settings = || patient().namespace(namespace);
         let one = lockkeeper::connect_with(&server.url(), settings()).await?;
         let other = lockkeeper::connect_with(&server.url(), settings()).await?;
         let names = [
@@ -232,7 +238,7 @@ async fn the_documented_rights_are_enough_for_replicas() -> Result<()> {
     let server = Server::start().await?;
     let _replica = server.start_replica().await?;
     make_user(&server, &[]).await?;
-    let client = lockkeeper::connect(&as_user(&server.url())).await?;
+    let client = connect(&as_user(&server.url())).await?;
     let lock = Mutex::new(&client, "name");
     let refused = lock.acquire().min_replicas(1).await;
     let error = refused.err().context("it may wait")?.to_string();
@@ -251,7 +257,7 @@ async fn the_documented_rights_are_enough_for_replicas() -> Result<()> {
 #[tokio::test]
 async fn who_lacks_a_right_is_told_what_to_allow() -> Result<()> {
     let server = Server::start().await?;
-    let holder = lockkeeper::connect(&server.url()).await?;
+    let holder = connect(&server.url()).await?;
     let _guard = Mutex::new(&holder, "name").acquire().await?;
     for (taken, told) in [
         (
@@ -263,7 +269,7 @@ async fn who_lacks_a_right_is_told_what_to_allow() -> Result<()> {
         ("resetkeys", "~lockkeeper:* ~lockkeeper.*:{lockkeeper:*"),
     ] {
         make_user(&server, &[taken]).await?;
-        let client = lockkeeper::connect(&as_user(&server.url())).await?;
+        let client = connect(&as_user(&server.url())).await?;
         let waiting = Mutex::new(&client, "name")
             .acquire()
             .wait_for(PATIENCE)
@@ -284,7 +290,7 @@ async fn tells_of_rights(client: &Client) -> Result<bool> {
 #[tokio::test]
 async fn rights_that_are_missing_are_named_as_the_rules_that_would_give_them() -> Result<()> {
     let server = Server::start().await?;
-    let tells = tells_of_rights(&lockkeeper::connect(&server.url()).await?).await?;
+    let tells = tells_of_rights(&connect(&server.url()).await?).await?;
     for (taken, told) in [
         ("-get", "+get"),
         ("-time", "+time"),
@@ -297,7 +303,7 @@ async fn rights_that_are_missing_are_named_as_the_rules_that_would_give_them() -
         ("resetkeys", ""),
     ] {
         make_user(&server, &[taken]).await?;
-        let client = lockkeeper::connect(&as_user(&server.url())).await?;
+        let client = connect(&as_user(&server.url())).await?;
         let missing = client.missing_rights().await?.join(" ");
         ensure!(
             missing == if tells { told } else { "" },
@@ -344,6 +350,7 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
     if !cluster.has_sharded_messages().await? {
         return Ok(());
     }
+    // Which its timers wake when nobody can tell it.
     let other = lockkeeper::connect(&cluster.url()).await?;
     let guard = Mutex::new(&other, "name").acquire().await?;
     for (taken, told) in [
@@ -354,7 +361,7 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
         ("-ssubscribe", "'ssubscribe' command"),
     ] {
         make_user_of(&cluster, &[taken]).await?;
-        let client = lockkeeper::connect(&as_user(&cluster.url())).await?;
+        let client = connect(&as_user(&cluster.url())).await?;
         let waiting = Mutex::new(&client, "name")
             .acquire()
             .wait_for(PATIENCE)
@@ -366,7 +373,7 @@ async fn who_lacks_a_right_to_sharded_messages_is_told_what_to_allow() -> Result
 
     // A client without the right to publish can still lock; the others find out by their timers.
     make_user_of(&cluster, &["-spublish"]).await?;
-    let mute = lockkeeper::connect(&as_user(&cluster.url())).await?;
+    let mute = connect(&as_user(&cluster.url())).await?;
     let missing = mute.missing_rights().await?.join(" ");
     ensure!(
         missing == "&lockkeeper.*:{lockkeeper:* +spublish",
@@ -393,7 +400,7 @@ async fn the_documented_rights_are_enough_on_a_cluster() -> Result<()> {
     }
 
     // A lease whose slot is in migration needs ASKING.
-    let client = lockkeeper::connect(&url).await?;
+    let client = connect(&url).await?;
     let guard = Mutex::new(&client, "wanders").acquire().await?;
     let slot = cluster.slot_of("lockkeeper:wanders").await?;
     let from = cluster.primary_of(slot).await?;
