@@ -200,6 +200,9 @@ impl Observer for Holding {
     }
 }
 
+/// Of leases and waiters in real time.
+const LONG: Duration = Duration::from_secs(100);
+
 /// Delivers the message of a grant after the reply that says to wait, and before the acquisition handles that reply. The
 /// message does not grant a `fixed` lease. Returns how much of the lease was left at its first renewal.
 async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Duration>> {
@@ -214,11 +217,11 @@ async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Dur
         go_on: Cell::new(receiver),
         renewed,
     };
-    // A heartbeat comes after 10 s, a renewal after 1 s.
-    let settings = Client::builder().ttl(TTL).waiter_ttl(TTL);
-    let settings = settings.renewal_fraction(30).observer(Arc::new(observer));
+    // A heartbeat comes after a third of it, a renewal after a hundredth.
+    let settings = Client::builder().ttl(LONG).waiter_ttl(LONG);
+    let settings = settings.renewal_fraction(100).observer(Arc::new(observer));
     let here = settings.build(Arc::new(server.sibling()))?;
-    let there = client(&server, TTL).await?;
+    let there = client(&server, LONG).await?;
     let (ours, theirs) = (FairLock::new(&here, "held"), FairLock::new(&there, "held"));
     // From now on, for some seconds, this client is subscribed to its grants for the name.
     let guard = theirs.acquire().await?;
@@ -260,7 +263,7 @@ async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Dur
     go_on.send(())?;
     let guard = acquiring.await??;
     let took = begun.elapsed();
-    ensure!(took < secs(6), "the grant was noticed after {took:?}");
+    ensure!(took < LONG / 4, "the grant was noticed after {took:?}");
     if fixed {
         return Ok(None);
     }
@@ -273,8 +276,8 @@ async fn granted_while_the_answer_is_looked_at(fixed: bool) -> Result<Option<Dur
 async fn a_grant_told_while_the_acquisition_is_busy_is_renewed_at_the_pace_of_its_lease()
 -> Result<()> {
     let slack = granted_while_the_answer_is_looked_at(false).await?;
-    // Renewed after a thirtieth of the ttl, not after the time to a heartbeat.
-    ensure!(slack.is_some_and(|slack| slack > secs(24)), "{slack:?}");
+    // Renewed after a hundredth of the ttl, not after the time to a heartbeat.
+    ensure!(slack.is_some_and(|slack| slack > LONG * 3 / 4), "{slack:?}");
     Ok(())
 }
 
