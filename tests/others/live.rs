@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::support::polling;
+use crate::support::patient;
 
 /// How often both sides together acquire the lock.
 const ACQUISITIONS: usize = 10_000;
@@ -148,10 +148,16 @@ async fn connected(servers: &[Server], mix: Mix) -> Result<Vec<Client>> {
     let mut clients = Vec::new();
     for server in servers {
         let settings = match mix.folder {
-            CLIENT => Client::builder(),
-            _ => polling().poll_every(Duration::from_millis(20)),
+            CLIENT => patient(),
+            _ => patient()
+                .namespace("")
+                .poll_every(Duration::from_millis(20)),
         };
-        let settings = settings.ttl(TTL);
+        let settings = if mix.servers > 1 {
+            settings.ttl(TTL)
+        } else {
+            settings
+        };
         clients.push(lockkeeper::connect_with(&server.url(), settings).await?);
     }
     Ok(clients)

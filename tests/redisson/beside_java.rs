@@ -54,7 +54,8 @@ impl Pair {
         };
         let server = Server::start().await?;
         let redisson = java.client(&server, ttl).await?;
-        let client = server.client(settings.ttl(ttl)).await?;
+        let settings = settings.ttl(ttl).request_timeout(PATIENCE);
+        let client = server.client(settings.release_timeout(PATIENCE)).await?;
         Ok(Some(Self {
             server,
             java,
