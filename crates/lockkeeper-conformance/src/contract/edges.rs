@@ -26,7 +26,7 @@ pub async fn another_kinds_data_is_refused<S: Common>(site: &dyn Site) -> Result
 }
 
 pub async fn a_free_lock_leaves_only_its_counter_behind<S: Common>(site: &dyn Site) -> Result<()> {
-    let client = connect(site, Client::builder().label(""), |store| store).await?;
+    let client = connect(site, settings().label(""), |store| store).await?;
     let lock = S::over(&client, "name");
     Guard::release(lock.acquire().await?).await?;
     let counter = Name::new("lockkeeper", "name")?.counter();
