@@ -13,10 +13,11 @@ use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::support::{
-    SILENCE, acquire, bounded, connect, eventually, leave, options, promptly, until, verify, within,
+    SILENCE, acquire, bounded, connect, eventually, leave, options, promptly, subscribe, until,
+    verify, within,
 };
 
 /// Names on each of the three nodes, `count` each. All keys of a name have its tag.
@@ -56,9 +57,14 @@ async fn executed(cluster: &Cluster) -> u64 {
     executed
 }
 
+/// Asks again while the nodes of a machine that stalls do not hear each other.
 async fn status(store: &RedisStore, name: &str, claim: &str) -> Status {
-    let reply = store.call(verify(name, claim, Form::Sha)).await;
-    reply.unwrap().status()
+    loop {
+        match store.call(verify(name, claim, Form::Sha)).await {
+            Err(error) if error.is_transient() => sleep(Duration::from_millis(5)).await,
+            reply => return reply.unwrap().status(),
+        }
+    }
 }
 
 pub(crate) async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> u64 {
@@ -66,9 +72,17 @@ pub(crate) async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> 
 }
 
 /// Waits until a replica has all the data of the node; only then can it take its place.
-pub(crate) async fn replicated(node: &Server) {
-    let replicas = node.command(&["WAIT", "1", "0"]).await.unwrap();
-    assert!(replicas.into_integer().unwrap() >= 1);
+async fn replicated(node: &Server, replica: &Server) {
+    let offset = async |server: &Server| -> u64 {
+        let info = server.command(&["INFO", "replication"]).await.unwrap();
+        let info = info.into_text().unwrap();
+        let mut lines = info.lines();
+        let offset = lines.find_map(|line| line.strip_prefix("master_repl_offset:"));
+        offset.unwrap().parse().unwrap()
+    };
+    let written = offset(node).await;
+    let all = async || offset(replica).await >= written;
+    eventually("the replica has it all", all).await;
 }
 
 #[tokio::test]
@@ -130,7 +144,7 @@ async fn a_channel_of_a_client_that_was_refused_is_subscribed_to_at_the_next_hea
         let store = options.connect(&cluster.url()).await.unwrap();
         let mut events = store.events().unwrap();
         let channel = "lockkeeper.client:1";
-        store.subscribe(channel).await.unwrap();
+        subscribe(&store, channel).await;
         let slot = cluster.slot_of(channel).await.unwrap();
         let node = &cluster.nodes()[cluster.primary_of(slot).await.unwrap()];
         let rights = ["ACL", "SETUSER", "default"];
@@ -234,7 +248,7 @@ async fn a_key_that_has_gone_ahead_of_its_slot_is_asked_for_by_many_at_once() {
         for (name, stays) in names.iter().zip([true, false].into_iter().cycle()) {
             if !stays {
                 let port = cluster.nodes()[1].port().to_string();
-                let words = ["MIGRATE", "127.0.0.1", &port, name, "0", "5000"];
+                let words = ["MIGRATE", "127.0.0.1", &port, name, "0", "120000"];
                 cluster.nodes()[0].command(&words).await.unwrap();
             }
         }
@@ -295,7 +309,7 @@ async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
             store.call(acquire(name, "a", Form::Sha)).await.unwrap();
         }
         store.subscribe(&names[1][0]).await.unwrap();
-        replicated(&cluster.nodes()[1]).await;
+        replicated(&cluster.nodes()[1], &cluster.nodes()[4]).await;
         cluster.kill(1).await.unwrap();
         let begun = Instant::now();
         loop {
@@ -310,7 +324,7 @@ async fn a_killed_primary_delays_no_other_and_its_replica_takes_its_place() {
                 Ok(reply) => break assert_eq!(reply.status(), Status::Held),
                 Err(error) => assert!(error.is_transient(), "{error}"),
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            sleep(Duration::from_millis(5)).await;
         }
         println!("failed over for the store after {:?}", begun.elapsed());
         until(&mut events, &Event::Reconnected).await;
@@ -334,8 +348,9 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
         for name in names.iter().flatten() {
             store.call(acquire(name, "a", Form::Sha)).await.unwrap();
         }
-        replicated(&cluster.nodes()[1]).await;
-        cluster.freeze(1).await.unwrap();
+        replicated(&cluster.nodes()[1], &cluster.nodes()[4]).await;
+        // Nobody takes it for dead yet.
+        cluster.nodes()[1].freeze().unwrap();
         let frozen = |patience| store.call(within(verify(&names[1][0], "a", Form::Sha), patience));
         let others = async {
             for _ in 0..10 {
@@ -351,6 +366,8 @@ async fn a_frozen_node_keeps_its_own_callers_for_their_timeout_and_no_others() {
         let kept = timeout(PATIENCE, frozen(patience)).await;
         let error = kept.expect("it waits for longer").unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown);
+        cluster.nodes()[1].thaw().unwrap();
+        cluster.freeze(1).await.unwrap();
         // The other nodes say that a replica has taken its place; the open connection to it proves nothing.
         cluster.failed_over(1).await.unwrap();
         let found = async || {

@@ -10,7 +10,7 @@ use lockkeeper_testkit::server::Server;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use crate::support::{Liar, Peer, SILENCE, bounded, connect, options, until};
+use crate::support::{Liar, Peer, SILENCE, bounded, connect, options, subscribe, until};
 
 #[tokio::test]
 async fn subscribe_returns_only_when_the_server_has_confirmed() {
@@ -71,7 +71,7 @@ async fn a_subscription_that_was_refused_after_a_reconnect_is_made_at_the_next_h
             let store = options.resp3(resp3).connect(&server.url()).await.unwrap();
             let mut events = store.events().unwrap();
             for channel in ["a", "b", "c"] {
-                store.subscribe(channel).await.unwrap();
+                subscribe(&store, channel).await;
             }
             refuse_for_a_moment(&server, &mut events).await;
             store.unsubscribe("c").await.unwrap();
@@ -203,7 +203,7 @@ async fn a_subscription_nobody_answers_is_unknown_and_forgotten() {
         let options = options().silence_timeout(SILENCE);
         let store = options.connect(proxy.url()).await.unwrap();
         let mut events = store.events().unwrap();
-        store.subscribe("kept").await.unwrap();
+        subscribe(&store, "kept").await;
         proxy.hold(Direction::ToClient);
         let error = store.subscribe("channel").await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown, "{error}");

@@ -13,12 +13,17 @@ use tokio::net::TcpStream;
 
 use crate::cluster::{listeners, names, teach};
 use crate::support::{
-    SILENCE, acquire, bounded, connect, eventually, leave, options, transport, until,
+    SILENCE, acquire, bounded, connect, eventually, leave, options, subscribe, transport, until,
 };
 
-/// Both protocols; each store checks its subscriptions every [`SILENCE`].
-fn both() -> [RedisOptions; 2] {
-    [false, true].map(|resp3| options().silence_timeout(SILENCE).resp3(resp3))
+/// Both protocols.
+fn both(options: RedisOptions) -> [RedisOptions; 2] {
+    [false, true].map(|resp3| options.clone().resp3(resp3))
+}
+
+/// A store that checks its subscriptions every [`SILENCE`].
+fn watchful() -> RedisOptions {
+    options().silence_timeout(SILENCE)
 }
 
 /// A store that never checks them within the test.
@@ -37,7 +42,7 @@ async fn executed(cluster: &Cluster, command: &str) -> u64 {
 /// Moves a slot. The store finds the move in its survey right after connecting, or else by a redirected request. The next survey is
 /// a while away.
 async fn settled(cluster: &Cluster, store: &RedisStore, channel: &str) {
-    store.subscribe(channel).await.unwrap();
+    subscribe(store, channel).await;
     cluster
         .migrate(cluster.slot_of(channel).await.unwrap(), 1)
         .await
@@ -212,7 +217,7 @@ async fn a_node_by_itself_decides_as_one_of_many_does() {
 #[tokio::test]
 async fn who_does_not_know_yet_that_a_slot_has_moved_subscribes_where_it_is() {
     bounded(async {
-        for options in both() {
+        for options in both(careless()) {
             let cluster = Cluster::options().replicas(0).start().await.unwrap();
             let store = options.connect(&cluster.url()).await.unwrap();
             let names = names(&cluster, 2).await;
@@ -244,15 +249,15 @@ async fn who_does_not_know_yet_that_a_slot_has_moved_subscribes_where_it_is() {
 #[tokio::test]
 async fn a_subscription_that_the_server_took_away_is_made_again_where_the_slot_is() {
     bounded(async {
-        for options in both() {
+        for options in both(watchful()) {
             let cluster = Cluster::options().replicas(0).start().await.unwrap();
             let store = options.connect(&cluster.url()).await.unwrap();
             let mut events = store.events().unwrap();
             let names = names(&cluster, 3).await;
             settled(&cluster, &store, &names[0][2]).await;
             let channel = &names[0][0];
-            store.subscribe(channel).await.unwrap();
-            store.subscribe(&names[0][1]).await.unwrap();
+            subscribe(&store, channel).await;
+            subscribe(&store, &names[0][1]).await;
             let slot = cluster.slot_of(channel).await.unwrap();
             cluster.migrate(slot, 1).await.unwrap();
             if !cluster.has_sharded_messages().await.unwrap() {
@@ -315,15 +320,15 @@ async fn a_subscription_that_was_taken_away_is_missed_at_once_over_redis_rs() {
 #[tokio::test]
 async fn a_subscription_survives_a_slot_that_goes_and_comes_back_unseen() {
     bounded(async {
-        for options in both() {
+        for options in both(watchful()) {
             let cluster = Cluster::options().replicas(0).start().await.unwrap();
             let store = options.connect(&cluster.url()).await.unwrap();
             let mut events = store.events().unwrap();
             let names = names(&cluster, 3).await;
             settled(&cluster, &store, &names[0][2]).await;
             let channel = &names[0][0];
-            store.subscribe(channel).await.unwrap();
-            store.subscribe(&names[0][1]).await.unwrap();
+            subscribe(&store, channel).await;
+            subscribe(&store, &names[0][1]).await;
             let slot = cluster.slot_of(channel).await.unwrap();
             for to in [1, 0] {
                 cluster.migrate(slot, to).await.unwrap();
@@ -374,7 +379,7 @@ async fn one_request_that_is_sent_on_brings_the_subscriptions_along() {
 #[tokio::test]
 async fn many_subscriptions_are_made_again_when_their_connection_is_lost() {
     bounded(async {
-        for options in both() {
+        for options in both(careless()) {
             let cluster = Cluster::options().replicas(0).start().await.unwrap();
             let store = options.connect(&cluster.url()).await.unwrap();
             let mut events = store.events().unwrap();
@@ -401,7 +406,7 @@ async fn many_subscriptions_are_made_again_when_their_connection_is_lost() {
 #[tokio::test]
 async fn a_refused_subscription_to_a_name_leaves_the_others_alone() {
     bounded(async {
-        for options in both() {
+        for options in both(careless()) {
             let cluster = Cluster::options().primaries(1).replicas(0);
             let cluster = cluster
                 .configuration("user ann on >pw ~* +@all resetchannels &{ok*")
@@ -429,9 +434,8 @@ async fn a_refused_subscription_to_a_name_leaves_the_others_alone() {
 async fn a_line_without_subscriptions_is_asked_for_signs_of_life_too() {
     bounded(async {
         let cluster = Cluster::options().replicas(0).start().await.unwrap();
-        let options = options().silence_timeout(SILENCE);
-        let store = options.connect(&cluster.url()).await.unwrap();
-        store.subscribe("lockkeeper.client:me").await.unwrap();
+        let store = watchful().connect(&cluster.url()).await.unwrap();
+        subscribe(&store, "lockkeeper.client:me").await;
         for node in cluster.nodes() {
             eventually(
                 "its lines are older than their silence may be, and were not silent",

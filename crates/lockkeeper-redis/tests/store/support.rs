@@ -10,9 +10,9 @@ use anyhow::Result;
 use lockkeeper_core::protocol::ScriptCall;
 use lockkeeper_core::store::{Call, Event, Form, Store};
 use lockkeeper_lua::{Script, lock};
-use lockkeeper_redis::RedisStore;
+use lockkeeper_redis::{RedisOptions, RedisStore};
 use lockkeeper_testkit::server::Server;
-pub(crate) use lockkeeper_testkit::site::{options, transport};
+pub(crate) use lockkeeper_testkit::site::transport;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -49,6 +49,19 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     };
     let looked = tokio::time::timeout(PATIENCE, look).await;
     assert!(looked.is_ok(), "never came true: {what}");
+}
+
+/// Options with which no stall of the machine ends a connection, for the library that the tests are set to use.
+pub(crate) fn options() -> RedisOptions {
+    lockkeeper_testkit::site::options()
+        .connect_timeout(PATIENCE)
+        .silence_timeout(PATIENCE)
+}
+
+/// Subscribes even if the machine stalls for longer than the store waits for an answer.
+pub(crate) async fn subscribe(store: &RedisStore, channel: &str) {
+    let subscribed = async || store.subscribe(channel).await.is_ok();
+    eventually("it is subscribed", subscribed).await;
 }
 
 /// Connects with the library that the tests are set to use.

@@ -63,7 +63,6 @@ async fn a_url_that_is_wrong_about_tls_is_told_of_the_other_scheme() {
     bounded(async {
         let (plain, wrapped) = (Server::start(), Server::options().tls().start());
         let (plain, wrapped) = (plain.await.unwrap(), wrapped.await.unwrap());
-        let options = || options().connect_timeout(Duration::from_secs(2));
         let ca = wrapped.file("ca.pem");
         for (url, hint) in [
             (
@@ -79,7 +78,12 @@ async fn a_url_that_is_wrong_about_tls_is_told_of_the_other_scheme() {
                 "begins with redis, not rediss",
             ),
         ] {
-            let error = options().connect(&url).await.unwrap_err();
+            let mut options = options();
+            if url.starts_with("rediss:") {
+                // This server does not hang up.
+                options = options.connect_timeout(Duration::from_secs(2));
+            }
+            let error = options.connect(&url).await.unwrap_err();
             println!("{url}: {error}");
             assert!(error.to_string().contains(hint), "{url}: {error}");
         }
