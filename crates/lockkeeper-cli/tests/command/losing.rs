@@ -253,7 +253,7 @@ async fn a_program_that_kills_its_wrapper_first_of_all_dies_with_all_it_has_star
     let script = "trap '' TERM INT HUP; exec 3>\"$1\"; echo ready >&3; \
         (while :; do sleep 60; done) & kill -KILL $PPID; while :; do sleep 60; done";
     for _ in 0..TIMES {
-        let stubborn = Stubborn::shell(&server, "name", TTL, "", script).await?;
+        let stubborn = Stubborn::shell(&server, "name", LIMIT, "", script).await?;
         stubborn.witness.end().await?;
         let mut run = stubborn.run;
         ensure!(run.status().await?.code().is_none());
