@@ -46,14 +46,14 @@ async fn main() -> anyhow::Result<()> {
         "till",
         format!("100 asked in a hurry, {granted} heard of their grant"),
     );
-    let guard = mutex.acquire().wait_for(Duration::from_secs(5)).await?;
+    let guard = mutex.acquire().wait_for(Duration::from_secs(60)).await?;
     story.tell("till", "is free for the next who asks");
 
     story.chapter("A guard that is dropped is a lock that is released, a moment later");
     let next = tokio::spawn(
         mutex
             .acquire()
-            .wait_for(Duration::from_secs(5))
+            .wait_for(Duration::from_secs(60))
             .into_future(),
     );
     drop(guard);
@@ -63,7 +63,7 @@ async fn main() -> anyhow::Result<()> {
     story.chapter("A release that is dropped halfway goes on in the background");
     let release = guard.release();
     let _ = timeout(Duration::ZERO, release).await;
-    let guard = mutex.acquire().wait_for(Duration::from_secs(5)).await?;
+    let guard = mutex.acquire().wait_for(Duration::from_secs(60)).await?;
     story.tell("next", "has it");
     guard.release().await?;
     place.close().await
@@ -77,6 +77,6 @@ async fn until(lock: &FairLock, number: u64) -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     };
-    let there = timeout(Duration::from_secs(5), there).await;
+    let there = timeout(Duration::from_secs(60), there).await;
     there.context("the queue did not change")?
 }

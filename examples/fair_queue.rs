@@ -91,7 +91,7 @@ async fn print_ticket(
     let guard = printer
         .acquire()
         .owner(&owner)
-        .wait_for(Duration::from_secs(10))
+        .wait_for(Duration::from_secs(60))
         .await?;
     story.tell(name, format!("prints ticket {}", guard.fencing_token()));
     sleep(Duration::from_millis(100)).await;
@@ -110,7 +110,7 @@ async fn place_of(printer: &FairLock, owner: &Owner) -> anyhow::Result<u64> {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(Duration::from_secs(5), place)
+    timeout(Duration::from_secs(60), place)
         .await
         .context("nobody joined the queue")?
 }
@@ -125,7 +125,7 @@ async fn walk_away(printer: &FairLock, job: JoinHandle<anyhow::Result<()>>) -> a
         }
         anyhow::Ok(())
     };
-    timeout(Duration::from_secs(5), shorter)
+    timeout(Duration::from_secs(60), shorter)
         .await
         .context("nobody left the queue")?
 }

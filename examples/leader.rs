@@ -67,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
     hosts.shutdown().await;
     let dora = election
         .campaign()
-        .wait_for(Duration::from_secs(10))
+        .wait_for(Duration::from_secs(60))
         .await?;
     ensure!(next(&mut leaders, &story).await? == "dora");
     for (client, name) in clients.iter().zip(["ann", "bob", "carl"]) {
@@ -99,7 +99,7 @@ async fn standing_by(election: &Election, many: usize) -> anyhow::Result<Vec<Wai
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(Duration::from_secs(20), standing_by).await?
+    timeout(Duration::from_secs(60), standing_by).await?
 }
 
 /// The next leader that an observer sees.
@@ -113,7 +113,7 @@ async fn next(leaders: &mut Leaders, story: &Story) -> anyhow::Result<String> {
             }
         }
     };
-    let leader = timeout(Duration::from_secs(20), known).await??;
+    let leader = timeout(Duration::from_secs(60), known).await??;
     story.tell(
         "observer",
         format!("{} leads, in term {}", leader.value, leader.term),

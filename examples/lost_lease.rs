@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let place = Place::open("lost_lease").await?;
-    timeout(Duration::from_secs(30), all(&place, Story::new())).await??;
+    timeout(Duration::from_secs(60), all(&place, Story::new())).await??;
     place.close().await
 }
 
@@ -45,7 +45,7 @@ async fn all(place: &Place, story: Story) -> anyhow::Result<()> {
     drop(guard);
 
     story.chapter("It was not renewed in time: a check before the step that matters");
-    let ttl = Duration::from_millis(600);
+    let ttl = Duration::from_secs(2);
     let guard = lock.acquire().ttl(ttl).no_renewal().await?;
     guard.ensure_held()?;
     sleep(ttl).await;
@@ -56,7 +56,7 @@ async fn all(place: &Place, story: Story) -> anyhow::Result<()> {
     drop(guard);
 
     story.chapter("Somebody deleted the key: a question to the server");
-    let guard = lock.acquire().wait_for(Duration::from_secs(5)).await?;
+    let guard = lock.acquire().wait_for(Duration::from_secs(60)).await?;
     place.redis.command(&["DEL", "lost_lease:job"]).await?;
     // Without this question the next renewal would notice, at most a third of the ttl later.
     match guard.verify().await {
@@ -71,7 +71,7 @@ async fn all(place: &Place, story: Story) -> anyhow::Result<()> {
     story.chapter("The client is closed: a watcher that somebody else has spawned");
     let other = place.another().await?;
     let guard = Mutex::new(&other, "other").acquire();
-    let guard = guard.ttl(Duration::from_millis(500)).await?;
+    let guard = guard.ttl(Duration::from_secs(2)).await?;
     let watcher = tokio::spawn(guard.ended());
     let report = other.close().await;
     let end = watcher.await?;

@@ -73,7 +73,7 @@ async fn main() -> anyhow::Result<()> {
     let routes = routes(exporter);
     let server = tokio::spawn(async move { axum::serve(listener, routes).await });
 
-    timeout(Duration::from_secs(30), story(&client, &address)).await??;
+    timeout(Duration::from_secs(60), story(&client, &address)).await??;
     server.abort();
     client.close().await;
     Ok(())
@@ -99,7 +99,7 @@ async fn story(client: &Client, address: &str) -> anyhow::Result<()> {
     }
 
     story.chapter("One does not wait, one gives up, and one is too slow for its lease");
-    let ttl = Duration::from_millis(500);
+    let ttl = Duration::from_secs(2);
     let lock = Mutex::new(client, "report:2026");
     let slow = lock.acquire().ttl(ttl).no_renewal().await?;
     ensure!(lock.try_acquire().await?.is_none());

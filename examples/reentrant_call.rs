@@ -77,7 +77,7 @@ async fn main() -> anyhow::Result<()> {
     story.chapter("A short lease inside does not shorten the one outside");
     let outer = account.lock.acquire().owner(&owner).await?;
     let inner = account.lock.acquire().owner(&owner);
-    let inner = inner.ttl(Duration::from_millis(200)).no_renewal().await?;
+    let inner = inner.ttl(Duration::from_secs(2)).no_renewal().await?;
     let reason = inner.lost().await.reason;
     story.tell("inner", format!("is lost: {reason}"));
     outer.verify().await?;

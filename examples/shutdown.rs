@@ -39,7 +39,7 @@ async fn main() -> anyhow::Result<()> {
         anyhow::Ok(())
     };
     // A limit for workers that do not stop. A guard that is dropped then is released too, in the background.
-    timeout(Duration::from_secs(5), all).await??;
+    timeout(Duration::from_secs(60), all).await??;
 
     story.chapter("Close the client, last of all");
     let report = place.client.close().await;

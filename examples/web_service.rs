@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use tower::ServiceExt as _;
 
 /// A visitor waits for a moment, not for a whole lease.
-const PATIENCE: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What the handlers share: one client for the whole service. Clones of it are the same client.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ async fn pay(State(shop): State<Shop>, Path(order): Path<u32>) -> Result<&'stati
 impl Shop {
     /// The bank: slow, and it gets the token.
     async fn charge(&self, _order: u32, _token: FencingToken) {
-        sleep(Duration::from_secs(1)).await;
+        sleep(3 * PATIENCE).await;
         self.charged.fetch_add(1, Ordering::Relaxed);
     }
 }
