@@ -51,7 +51,7 @@ async fn pay(
     let payment = Once::new(&service.client, &format!("payment:{key}"))
         .fingerprint(&body)
         .keep_for(Duration::from_secs(24 * 60 * 60))
-        .wait_for(Duration::from_secs(5));
+        .wait_for(Duration::from_secs(60));
     let charged = payment.get_or_run(async |_| {
         // The bank gets the key too: it charges once even if this process dies before it can store the result.
         service.charge(&body, &key).await

@@ -57,7 +57,7 @@ async fn work(latch: Latch, queue: Queue, dies: bool) -> lockkeeper::Result<()> 
 
 /// Each import has its own name, or parts of the last one would count for the next.
 fn import(client: &Client, number: &str) -> Latch {
-    Latch::new(client, &format!("import:{number}")).ttl(Duration::from_secs(3))
+    Latch::new(client, &format!("import:{number}"))
 }
 
 #[tokio::main]
@@ -99,6 +99,7 @@ async fn main() -> anyhow::Result<()> {
 
     story.chapter("An import of which one part never comes");
     let latch = import(&place.client, &place.client.new_owner().to_string());
+    let latch = latch.ttl(Duration::from_secs(3));
     latch.arm(2).await?;
     story.tell("report", "waits");
     latch.count_down("part:1").await?;

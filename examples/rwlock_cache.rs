@@ -170,7 +170,7 @@ async fn queued(lock: &RwLock, number: u64) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    timeout(Duration::from_secs(10), all)
+    timeout(Duration::from_secs(60), all)
         .await
         .context("nobody joined the queue")?
 }
@@ -192,7 +192,7 @@ async fn visit(
 
 /// Reloads the table. Returns its token, which is old by the time the shops have read again.
 async fn reload(lock: RwLock, table: Table, story: Story) -> Result<FencingToken> {
-    let guard = lock.write().wait_for(Duration::from_secs(10)).await?;
+    let guard = lock.write().wait_for(Duration::from_secs(60)).await?;
     let token = guard.fencing_token();
     let edition = table.load(token).await?;
     story.tell(

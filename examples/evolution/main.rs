@@ -3,7 +3,7 @@
 //!
 //! Read this if you are about to write `SET lock 1 NX` yourself, or have inherited it. docs/evolution.md tells the same with
 //! sources. `cargo example evolution` needs no server and skips the hours; with `-- --url redis://127.0.0.1:6379` it takes
-//! some ten seconds. It fails if any of the old generations does not fail.
+//! some twenty seconds. It fails if any of the old generations does not fail.
 
 mod early;
 mod modern;
