@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::Cluster;
 
 /// How long moving the keys of a slot to another node may take, in milliseconds.
-const MIGRATE_TIMEOUT: &str = "5000";
+const MIGRATE_TIMEOUT: &str = "120000";
 
 impl Cluster {
     /// Moves a slot and all its keys to another node, as an operator would.
