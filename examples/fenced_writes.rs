@@ -28,7 +28,7 @@ async fn main() -> anyhow::Result<()> {
     let lock = Mutex::new(&place.client, "ledger");
 
     story.chapter("Ann holds, and falls asleep right before she writes");
-    let ttl = Duration::from_millis(600);
+    let ttl = Duration::from_secs(2);
     let ann = lock.acquire().ttl(ttl).no_renewal().await?;
     let old = ann.fencing_token();
     ann.ensure_held()?;
@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     sleep(ttl).await;
 
     story.chapter("Her lease has ended, and Bob writes");
-    let bob = lock.acquire().wait_for(Duration::from_secs(10)).await?;
+    let bob = lock.acquire().wait_for(Duration::from_secs(60)).await?;
     let new = bob.fencing_token();
     let answer = write(&place.redis, new, "bob was here").await?;
     story.tell("bob", format!("writes with token {new}: {answer}"));

@@ -43,8 +43,8 @@ impl Database {
 fn price(client: &Client) -> Once {
     Once::new(client, "price")
         .keep_for(Duration::from_secs(60))
-        .retry_after(Duration::from_secs(5))
-        .wait_for(Duration::from_secs(10))
+        .retry_after(Duration::from_secs(60))
+        .wait_for(Duration::from_secs(60))
 }
 
 #[tokio::main]
