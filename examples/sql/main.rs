@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     let lock = Mutex::new(&place.client, "account:7");
 
     story.chapter("Ann reads the balance, and falls asleep before she writes");
-    let ttl = Duration::from_millis(600);
+    let ttl = Duration::from_secs(2);
     let ann = lock.acquire().ttl(ttl).no_renewal().await?;
     let seen = balance(&database, 7).await?;
     ann.ensure_held()?;
@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
     sleep(ttl).await;
 
     story.chapter("Her lease has ended, and Bob takes 30 and 20 cents");
-    let bob = lock.acquire().wait_for(Duration::from_secs(10)).await?;
+    let bob = lock.acquire().wait_for(Duration::from_secs(60)).await?;
     let new = bob.fencing_token();
     for cents in [30, 20] {
         let left = balance(&database, 7).await? - cents;

@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use lockkeeper_testkit::proxy::Direction::{ToClient, ToServer};
 use lockkeeper_testkit::proxy::{Proxy, Seen};
 use lockkeeper_testkit::server::Server;
-use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
@@ -69,21 +69,24 @@ async fn passes_and_counts_bytes_and_the_end() -> Result<()> {
 
 #[tokio::test]
 async fn a_delay_holds_up_each_byte_but_not_one_after_the_other() -> Result<()> {
-    let proxy = echo().await?;
-    let mut stream = connect(&proxy).await?;
-    exchange(&mut stream, "at once").await?;
-    let delay = Duration::from_secs(1);
-    proxy.delay(ToClient, delay);
-    let start = Instant::now();
-    for n in 1..=20 {
-        stream.write_all(b"x").await?;
-        eventually(&proxy, |seen| seen.received[ToClient as usize] >= 7 + n).await?;
-    }
-    receive(&mut stream, &"x".repeat(20)).await?;
-    let elapsed = start.elapsed();
-    assert!(elapsed >= delay, "{elapsed:?}");
-    assert!(elapsed < 10 * delay, "{elapsed:?}");
-    Ok(())
+    let witness = Server::start().await?;
+    beyond_stalls(&witness, Duration::from_secs(1), async |delay| {
+        let proxy = echo().await?;
+        let mut stream = connect(&proxy).await?;
+        exchange(&mut stream, "at once").await?;
+        proxy.delay(ToClient, delay);
+        let start = Instant::now();
+        for n in 1..=20 {
+            stream.write_all(b"x").await?;
+            eventually(&proxy, |seen| seen.received[ToClient as usize] >= 7 + n).await?;
+        }
+        receive(&mut stream, &"x".repeat(20)).await?;
+        let elapsed = start.elapsed();
+        assert!(elapsed >= delay, "{elapsed:?}");
+        ensure!(elapsed < 10 * delay, "{elapsed:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
