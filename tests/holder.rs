@@ -20,7 +20,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// The ttl of what nobody kills, ms.
+/// The ttl of what nobody kills and no Java waits for, ms.
 const HOUR: &str = "3600000";
 
 #[tokio::main(flavor = "current_thread")]
@@ -87,11 +87,11 @@ async fn main() -> Result<()> {
             std::future::pending::<Result<()>>().await
         }
         ["redisson-count", url, name, counter, rounds] => {
-            let lock = RedissonLock::new(&connect(url, HOUR).await?, name);
+            let lock = RedissonLock::new(&connect(url, "30000").await?, name);
             count(&lock, url, counter, rounds.parse()?).await
         }
         ["redisson-write-count", url, name, counter, rounds] => {
-            let lock = RedissonReadWriteLock::new(&connect(url, HOUR).await?, name);
+            let lock = RedissonReadWriteLock::new(&connect(url, "30000").await?, name);
             count(&lock.writer(), url, counter, rounds.parse()?).await
         }
         ["share", url, tasks, seconds, times] => {

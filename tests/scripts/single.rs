@@ -23,7 +23,7 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 
 use super::connection::{Connection, Listener};
-pub(super) use super::connection::{is_nearly, number};
+pub(super) use super::connection::{SLACK, is_nearly, number};
 
 /// Defines a test on each site for every vector, which takes the scripts on that site, or one for each of these states.
 macro_rules! vectors {
