@@ -1,7 +1,5 @@
 //! Slots of a cluster: the slot of a key, and a short text with a given slot.
 
-use std::sync::OnceLock;
-
 /// The number of slots of a cluster.
 const SLOTS: u16 = 16384;
 
@@ -34,28 +32,54 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 /// The smallest six-digit number that hashes to this slot when it is written after `prefix`. Together they are a hash
 /// tag for keys of the slot. Every client must find the same number.
 pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: u16) -> u32 {
-    static NUMBERS: OnceLock<Box<[u32]>> = OnceLock::new();
-    let numbers = NUMBERS.get_or_init(|| {
-        let (mut numbers, mut missing) = (vec![None; usize::from(SLOTS)], SLOTS);
-        for number in 0..1_000_000 {
-            let place = &mut numbers[usize::from(hashed(&format!("{number:06}")))];
-            if place.is_none() {
-                (*place, missing) = (Some(number), missing - 1);
-            }
-            if missing == 0 {
-                break;
-            }
-        }
-        numbers.into_iter().flatten().collect()
-    });
-    // The checksum is linear: the checksum of a text is the checksum of its beginning followed by zeros, combined with
-    // the checksum of its end.
+    // The checksum is linear: that of a text is those of its parts combined, each with zeros in place of the others.
     let mut beginning = CRC.digest();
     for text in prefix.into_iter().chain(["\0\0\0\0\0\0"]) {
         beginning.update(text.as_bytes());
     }
     let rest = beginning.finalize() ^ slot;
-    numbers[usize::from(rest % SLOTS)]
+    let ends = HEADS.iter().map(|head| TAILS[usize::from((rest ^ head) % SLOTS)]);
+    let mut found = ends.zip(0..).filter(|(tail, _)| *tail < HALF);
+    match found.next() {
+        Some((tail, head)) => u32::from(HALF) * head + u32::from(tail),
+        None => unreachable!("a test shows that every slot has a number"),
+    }
+}
+
+/// How many numbers the first three digits make, and the last three.
+const HALF: u16 = 1_000;
+
+/// The checksum of each first half, with zeros in place of the other.
+static HEADS: [u16; HALF as usize] = {
+    let mut heads = [0; HALF as usize];
+    let mut number = 0;
+    while number < HALF {
+        let [a, b, c] = digits(number);
+        heads[number as usize] = CRC.checksum(&[a, b, c, 0, 0, 0]);
+        number += 1;
+    }
+    heads
+};
+
+/// The smallest second half that hashes to each slot; `HALF` where none does.
+static TAILS: [u16; SLOTS as usize] = {
+    let mut tails = [HALF; SLOTS as usize];
+    let mut number = HALF;
+    while number > 0 {
+        number -= 1;
+        let slot = CRC.checksum(&digits(number)) % SLOTS;
+        tails[slot as usize] = number;
+    }
+    tails
+};
+
+#[expect(clippy::cast_possible_truncation, reason = "a digit is below 10")]
+const fn digits(number: u16) -> [u8; 3] {
+    [
+        b'0' + (number / 100) as u8,
+        b'0' + (number / 10 % 10) as u8,
+        b'0' + (number % 10) as u8,
+    ]
 }
 
 #[cfg(test)]
