@@ -38,7 +38,9 @@ pub(crate) fn number_behind<const N: usize>(prefix: [&str; N], slot: u16) -> u32
         beginning.update(text.as_bytes());
     }
     let rest = beginning.finalize() ^ slot;
-    let ends = HEADS.iter().map(|head| TAILS[usize::from((rest ^ head) % SLOTS)]);
+    let ends = HEADS
+        .iter()
+        .map(|head| TAILS[usize::from((rest ^ head) % SLOTS)]);
     let mut found = ends.zip(0..).filter(|(tail, _)| *tail < HALF);
     match found.next() {
         Some((tail, head)) => u32::from(HALF) * head + u32::from(tail),
