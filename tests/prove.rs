@@ -14,6 +14,8 @@ use lockkeeper_testkit::search::{Bounds, Incident, MOST_CLIENTS, MOST_STATES, Sc
 
 /// Searches every state of a lock within bounds: the thorough ones by default.
 ///
+/// Without an option, `cargo xtask prove` runs what every change must pass, and `cargo xtask prove --all` everything.
+///
 /// An explicit bound replaces that of two clients with two attempts each, and then only that one search runs.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask prove", bin_name = "cargo xtask prove")]

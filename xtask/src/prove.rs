@@ -37,9 +37,6 @@ const DIFFERENTIAL: &str = "binary_id(lockkeeper-memory::differential)";
 /// Ignored tests that are not long: another test starts them.
 const STARTED: &str = "test(/connects_to_a_server_that_means_harm|start_a_server_and_wait/)";
 
-/// The engine's threads in many orders. The shorter test of them is for who changes the engine.
-const THREADS: &str = "package(lockkeeper-threads) - test(=no_order_of_threads_breaks_a_rule)";
-
 /// The hunts of mutants, which always run.
 const HUNTS: &str = "test(/mistake|mutant|(is|are)_found/)";
 
@@ -128,14 +125,6 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         proved = long(&tests, turn)?;
         Ok(())
     })?;
-    steps.run("threads in many orders", || {
-        let threads = tests
-            .with(&["--run-ignored", "all"])
-            .only(THREADS)
-            .prove()?;
-        add(&mut proved, threads);
-        Ok(())
-    })?;
     if let Some(peers) = peers {
         steps.run("beside other libraries", || {
             let built = peers.join();
@@ -175,7 +164,7 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
 /// third.
 fn long(tests: &Nextest, turn: Turn) -> Result<Proved> {
     let long = tests.with(&["--run-ignored", "only"]).at_once(LONG_AT_ONCE);
-    let all = format!("all() - ({STARTED}) - ({BESIDE}) - ({BROWSING}) - ({THREADS})");
+    let all = format!("all() - ({STARTED}) - ({BESIDE}) - ({BROWSING})");
     let Turn::Third(third) = turn else {
         return long.only(&all).prove();
     };
@@ -187,17 +176,10 @@ fn long(tests: &Nextest, turn: Turn) -> Result<Proved> {
     let whole = format!("({HUNTS}{})", touched.collect::<String>());
     let mut proved = long.only(&format!("{all} & {whole}")).prove()?;
     let rest = long.only(&format!("{all} - {whole}"));
-    add(
-        &mut proved,
-        rest.set(turn::VARIABLE, third.to_string()).prove()?,
-    );
-    Ok(proved)
-}
-
-fn add(sums: &mut Proved, more: Proved) {
-    for (what, number) in more {
-        *sums.entry(what).or_default() += number;
+    for (what, number) in rest.set(turn::VARIABLE, third.to_string()).prove()? {
+        *proved.entry(what).or_default() += number;
     }
+    Ok(proved)
 }
 
 fn on_other_servers(

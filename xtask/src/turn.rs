@@ -16,7 +16,7 @@ pub(crate) const VARIABLE: &str = "LOCKKEEPER_TEST_THIRD";
 const RECENT: u64 = 6;
 
 /// Where a change makes which long tests run whole: beginnings of paths, and patterns of the tests' names.
-const TOUCHES: [(&[&str], &[&str]); 9] = [
+const TOUCHES: [(&[&str], &[&str]); 10] = [
     (
         &[
             "lua/lib.rs",
@@ -51,6 +51,14 @@ const TOUCHES: [(&[&str], &[&str]); 9] = [
             "tests/proofs/rounds",
         ],
         &["^proofs::rounds::", "redlock"],
+    ),
+    (
+        &[
+            "crates/lockkeeper-core/src/claim",
+            "crates/lockkeeper-core/src/engine",
+            "tests/threads",
+        ],
+        &["order_of_threads"],
     ),
     (
         &["lua/multi", "crates/lockkeeper-multi", "tests/proofs/sets"],
@@ -180,7 +188,8 @@ mod tests {
             [
                 SEARCHES,
                 "^proofs::(sets|rounds)::",
-                "^proofs::simulation::"
+                "^proofs::simulation::",
+                "order_of_threads"
             ]
         );
     }
