@@ -192,6 +192,10 @@ async fn record(clients: Vec<Client>, jobs: &[Job], records: Records, seconds: u
     while let Some(done) = set.join_next().await {
         done??;
     }
+    // An acquisition that was given up at the end may not be released yet, and leases are long.
+    for client in process.clients() {
+        client.close().await;
+    }
     Ok(())
 }
 
