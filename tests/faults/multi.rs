@@ -164,6 +164,8 @@ async fn a_server_frozen_over_its_renewals_ends_the_whole_by_its_deadline() -> R
         guard.run(sleep(it.ttl / 4)).await?;
         it.south.freeze()?;
         sleep(it.ttl).await;
+        // A stall excuses nothing here: nobody is valid after the deadline.
+        assert!(guard.ensure_held().is_err());
         ensure!(guard.ensure_held().is_err_and(|error| names(&error)));
         let lost = timeout(PATIENCE, guard.lost()).await?;
         ensure!(lost.name == "in the south", "{lost:?}");

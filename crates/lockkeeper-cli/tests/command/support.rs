@@ -243,9 +243,8 @@ fn measure_stalls() -> impl FnOnce() -> Stalls {
     }
 }
 
-/// Runs a test that waits for leases to end. If it fails although this machine stood still for a tenth of the ttl, it runs again
-/// with a longer one, which is over long
-/// before [`LIMIT`].
+/// Runs a test that waits for leases to end. If it fails while this machine stood still for a tenth of the ttl, it runs again
+/// with a longer one, which is over long before [`LIMIT`].
 pub(crate) async fn with_ttl(
     shortest: Duration,
     mut test: impl AsyncFnMut(Duration) -> Result<()>,

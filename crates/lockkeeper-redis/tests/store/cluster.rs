@@ -59,12 +59,16 @@ async fn executed(cluster: &Cluster) -> u64 {
 
 /// Asks again while the nodes of a machine that stalls do not hear each other.
 async fn status(store: &RedisStore, name: &str, claim: &str) -> Status {
-    loop {
-        match store.call(verify(name, claim, Form::Sha)).await {
-            Err(error) if error.is_transient() => sleep(Duration::from_millis(5)).await,
-            reply => return reply.unwrap().status(),
+    let mut status = None;
+    let answered = async || match store.call(verify(name, claim, Form::Sha)).await {
+        Err(error) if error.is_transient() => false,
+        reply => {
+            status = Some(reply.unwrap().status());
+            true
         }
-    }
+    };
+    eventually("a node answers", answered).await;
+    status.unwrap()
 }
 
 pub(crate) async fn listeners(cluster: &Cluster, node: usize, channel: &str) -> u64 {
