@@ -13,11 +13,10 @@ use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::subject::Subject;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
+use lockkeeper_tests::{patient, polling};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
-
-use crate::support::{patient, polling};
 
 /// How many connections are cut side by side: most of a round is waiting for the next renewal and for the reconnection.
 const LANES: u64 = 24;

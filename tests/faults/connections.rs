@@ -9,11 +9,10 @@ use lockkeeper_testkit::proxy::Proxy;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
+use lockkeeper_tests::{counter, patient};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-use crate::support::{counter, patient};
 
 async fn proxied(server: &Server) -> Result<(Proxy, Client)> {
     let proxy = Proxy::in_front_of(server).await?;

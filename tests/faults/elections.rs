@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::processes::{Holder, millis};
+use crate::HOLDER;
+use lockkeeper_tests::holder::{Holder, millis};
 
 /// The ttl of leaders and of candidates.
 const TTL: Duration = Duration::from_millis(600);
@@ -42,7 +43,7 @@ struct Host {
 impl Host {
     async fn start(server: &Server, ttl: Duration) -> Result<Self> {
         let proxy = Proxy::in_front_of(server).await?;
-        let holder = Holder::start(&["elect", proxy.url(), "name", &millis(ttl)])?;
+        let holder = Holder::start(HOLDER, &["elect", proxy.url(), "name", &millis(ttl)])?;
         Ok(Self { holder, proxy, ttl })
     }
 

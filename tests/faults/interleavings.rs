@@ -13,8 +13,7 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::subject::Subject;
-
-use crate::support::{counter, faulty, faulty_polling};
+use lockkeeper_tests::{counter, faulty, faulty_polling};
 
 /// Makes a test of each interleaving for each kind.
 macro_rules! interleavings {

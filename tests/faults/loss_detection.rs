@@ -7,9 +7,8 @@ use lockkeeper::{Error, LeaseState, LossReason, Mutex, MutexGuard};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::patient;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-
-use crate::support::patient;
 
 const TTL: Duration = Duration::from_millis(900);
 

@@ -6,7 +6,7 @@ mod credentials;
 mod elections;
 mod loss_detection;
 mod multi;
-pub(crate) mod processes;
+mod processes;
 mod renewals;
 
 // Their helpers unwrap, which the lints allow only in code that is compiled for tests.

@@ -7,9 +7,8 @@ use lockkeeper::{Client, End, Error, FairLock, LossReason, MultiGuard, MultiLock
 use lockkeeper_testkit::server::{Reply, Server};
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
+use lockkeeper_tests::patient;
 use tokio::time::{sleep, timeout};
-
-use crate::support::patient;
 
 /// Of leases on the south, which fails, on a machine without stalls. They are renewed twice a second.
 const TTL: Duration = Duration::from_secs(4);

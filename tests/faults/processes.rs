@@ -1,6 +1,5 @@
 //! Locks between processes on a real server: exclusion, and holders that are killed or stopped.
 
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,94 +8,21 @@ use lockkeeper_testkit::history::History;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use lockkeeper_tests::holder::{Holder, millis};
+use lockkeeper_tests::patient;
 use tokio::time::timeout;
 
-use crate::support::patient;
-
-/// A time as the `holder` takes it.
-pub(crate) fn millis(time: Duration) -> String {
-    time.as_millis().to_string()
-}
-
-/// A running `holder` process, which ends with the test.
-pub(crate) struct Holder {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Holder {
-    pub(crate) fn start(words: &[&str]) -> Result<Self> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_holder"))
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
-        Ok(Self { child, lines })
-    }
-
-    pub(crate) async fn line(&mut self) -> Result<String> {
-        timeout(PATIENCE, self.lines.next_line())
-            .await??
-            .context("the holder ended")
-    }
-
-    /// Sends it this line.
-    pub(crate) async fn send(&mut self, line: &str) -> Result<()> {
-        let input = self.child.stdin.as_mut().context("it has no input")?;
-        Ok(input.write_all(format!("{line}\n").as_bytes()).await?)
-    }
-
-    /// Sends it this line and returns its next line.
-    pub(crate) async fn tell(&mut self, line: &str) -> Result<String> {
-        self.send(line).await?;
-        self.line().await
-    }
-
-    /// Everything else that it prints until it ends successfully.
-    pub(crate) async fn rest(&mut self) -> Result<Vec<String>> {
-        let limit = PATIENCE + lockkeeper_testkit::recorded::duration();
-        let mut lines = Vec::new();
-        while let Some(line) = timeout(limit, self.lines.next_line()).await?? {
-            lines.push(line);
-        }
-        ensure!(self.child.wait().await?.success(), "the holder failed");
-        Ok(lines)
-    }
-
-    pub(crate) async fn kill(&mut self) -> Result<()> {
-        Ok(self.child.kill().await?)
-    }
-
-    /// Kills it and returns what it had printed before.
-    pub(crate) async fn last_words(mut self) -> Result<Vec<String>> {
-        self.kill().await?;
-        let mut lines = Vec::new();
-        while let Some(line) = timeout(PATIENCE, self.lines.next_line()).await?? {
-            lines.push(line);
-        }
-        Ok(lines)
-    }
-
-    pub(crate) fn signal(&self, signal: &str) -> Result<()> {
-        let pid = self.child.id().context("the holder ended")?.to_string();
-        let status = std::process::Command::new("kill")
-            .args([signal, &pid])
-            .status()?;
-        ensure!(status.success(), "kill {signal} {pid}");
-        Ok(())
-    }
-}
+use crate::HOLDER;
 
 #[tokio::test]
 async fn sixty_four_tasks_in_four_processes_never_overlap() -> Result<()> {
     let server = Server::start().await?;
     let mut holders = Vec::new();
     for _ in 0..4 {
-        holders.push(Holder::start(&["work", &server.url(), "name", "16", "10"])?);
+        holders.push(Holder::start(
+            HOLDER,
+            &["work", &server.url(), "name", "16", "10"],
+        )?);
     }
     let history = History::default();
     for mut holder in holders {
@@ -116,7 +42,7 @@ async fn a_holder_killed_on_the_spot_lets_the_next_in_when_its_lease_ends() -> R
     let lock = Mutex::new(&client, "name");
     beyond_stalls(&server, Duration::from_secs(1), async |ttl| {
         let words = ["hold", &server.url(), "name", &millis(ttl)];
-        let mut holder = Holder::start(&words)?;
+        let mut holder = Holder::start(HOLDER, &words)?;
         let held: u64 = holder.line().await?.trim_start_matches("held ").parse()?;
         ensure!(lock.try_acquire().await?.is_none());
         holder.kill().await?;
@@ -135,7 +61,7 @@ async fn a_holder_stopped_for_longer_than_its_ttl_knows_within_two_ttls_of_wakin
     let server = Server::start().await?;
     beyond_stalls(&server, Duration::from_millis(500), async |ttl| {
         let words = ["hold", &server.url(), "name", &millis(ttl)];
-        let mut holder = Holder::start(&words)?;
+        let mut holder = Holder::start(HOLDER, &words)?;
         holder.line().await?;
         holder.signal("-STOP")?;
         timeout(PATIENCE, server.vanished("lockkeeper:name")).await??;
@@ -152,17 +78,10 @@ async fn a_holder_stopped_for_longer_than_its_ttl_knows_within_two_ttls_of_wakin
 async fn a_holder_told_to_let_go_frees_the_lock_at_once() -> Result<()> {
     let server = Server::start().await?;
     let client = lockkeeper::connect_with(&server.url(), patient()).await?;
-    let mut holder = Holder::start(&["hold", &server.url(), "name", "600000"])?;
+    let mut holder = Holder::start(HOLDER, &["hold", &server.url(), "name", "600000"])?;
     holder.line().await?;
     let waiting = tokio::spawn(async move { Mutex::new(&client, "name").acquire().await });
-    holder
-        .child
-        .stdin
-        .take()
-        .context("no input")?
-        .write_all(b"\n")
-        .await?;
-    ensure!(holder.line().await? == "released");
+    ensure!(holder.tell("").await? == "released");
     timeout(PATIENCE, waiting).await???.release().await?;
     Ok(())
 }
@@ -174,7 +93,7 @@ async fn two_hundred_waiters_of_four_processes_are_served_in_the_order_of_asking
     let guard = FairLock::new(&client, "name").acquire().await?;
     let mut holders = Vec::new();
     for _ in 0..4 {
-        let mut holder = Holder::start(&["queue", &server.url(), "name", "50", "600000"])?;
+        let mut holder = Holder::start(HOLDER, &["queue", &server.url(), "name", "50", "600000"])?;
         ensure!(holder.line().await? == "queued");
         holders.push(holder);
     }
@@ -202,7 +121,7 @@ async fn fifty_waiters_killed_on_the_spot_delay_the_next_by_one_waiter_ttl_and_a
         let guard = FairLock::new(&client, "name").acquire().await?;
         let queue = async |waiters| {
             let words = ["queue", &server.url(), "name", waiters, &millis(ttl)];
-            let mut holder = Holder::start(&words)?;
+            let mut holder = Holder::start(HOLDER, &words)?;
             ensure!(holder.line().await? == "queued");
             Ok(holder)
         };

@@ -11,9 +11,8 @@ use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
+use lockkeeper_tests::{faulty, polling};
 use tokio::time::Instant;
-
-use crate::support::{faulty, polling};
 
 const TTL: Duration = Duration::from_secs(3);
 

@@ -13,8 +13,7 @@ use lockkeeper::{
     Writer,
 };
 use lockkeeper_testkit::subject::Subject;
-
-use crate::support::polling;
+use lockkeeper_tests::polling;
 use world::{APART, Case, NAME, World, at_every_poll};
 
 /// Makes tests of these cases, each for every kind.

@@ -13,9 +13,8 @@ use lockkeeper_testkit::gated::GatedStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::{faulty, patient};
 use tokio::time::{Instant, timeout};
-
-use crate::support::{faulty, patient};
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(6);

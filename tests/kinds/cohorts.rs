@@ -8,10 +8,9 @@ use lockkeeper::{Client, Error, FencingToken, Mutex, MutexGuard, Released};
 use lockkeeper_lua::{Script, lock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
+use lockkeeper_tests::faulty;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-
-use crate::support::faulty;
 
 const TTL: Duration = Duration::from_secs(6);
 

@@ -8,10 +8,9 @@ use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_tests::{client, faulty};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
-
-use crate::support::{client, faulty};
 
 const TTL: Duration = Duration::from_secs(6);
 const AT_ONCE: Duration = Duration::from_millis(100);

@@ -22,11 +22,10 @@ use lockkeeper_testkit::gated::drop_after;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::{client, faulty, patient};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::{client, faulty, patient};
 
 const TTL: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);

@@ -10,11 +10,10 @@ use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::{client, faulty, patient, polling, until};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::{client, faulty, patient, polling, until};
 
 const TTL: Duration = Duration::from_secs(30);
 const WAITER_TTL: Duration = Duration::from_secs(10);

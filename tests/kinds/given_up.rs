@@ -9,9 +9,8 @@ use lockkeeper::{Client, Error, FairLock, MultiLock, Mutex, Redlock, ReentrantLo
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
+use lockkeeper_tests::{client, patient};
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::{client, patient};
 
 const TTL: Duration = Duration::from_secs(6);
 const WAITER_TTL: Duration = Duration::from_secs(10);
@@ -126,7 +125,7 @@ async fn a_dropped_redlock_is_out_of_the_way_of_the_next_try_though_one_server_i
     for _ in 0..2 {
         clients.push(client(&MemoryStore::new(), TTL).await?);
     }
-    let (silenced, store) = crate::support::faulty(&MemoryStore::new(), TTL)?;
+    let (silenced, store) = lockkeeper_tests::faulty(&MemoryStore::new(), TTL)?;
     clients.push(silenced);
     let lock = Redlock::new(&clients, "name")?;
     for silent in [false, true] {
@@ -156,7 +155,7 @@ async fn a_dropped_read_guard_does_not_keep_its_owner_from_writing() -> Result<(
 #[tokio::test(start_paused = true)]
 async fn what_cannot_leave_delays_a_try_for_no_longer_than_a_request() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = crate::support::faulty(&server, TTL)?;
+    let (client, store) = lockkeeper_tests::faulty(&server, TTL)?;
     let lock = Mutex::new(&client, "name");
     let guard = lock.acquire().await?;
     store.silence("name");
@@ -220,7 +219,7 @@ async fn a_long_lease_that_no_future_takes_is_kept_for_one_waiter_ttl_too() -> R
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_ends_while_a_dropped_guard_leaves_names_its_lock() -> Result<()> {
     let server = MemoryStore::new();
-    let (client, store) = crate::support::faulty(&server, TTL)?;
+    let (client, store) = lockkeeper_tests::faulty(&server, TTL)?;
     let lock = MultiLock::new(["name", "other"].map(|name| Mutex::new(&client, name).target()))?;
     let guard = Mutex::new(&client, "name").acquire().await?;
     store.silence("name");

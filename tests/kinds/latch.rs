@@ -12,10 +12,9 @@ use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::{client, faulty, patient, until};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::{client, faulty, patient, until};
 
 /// The ttl of the clients' leases.
 const LEASE: Duration = Duration::from_secs(6);

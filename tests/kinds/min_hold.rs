@@ -7,9 +7,8 @@ use lockkeeper::{HolderState, Mutex, ReentrantLock, Released};
 use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
+use lockkeeper_tests::{client, faulty};
 use tokio::time::{Instant, sleep};
-
-use crate::support::{client, faulty};
 
 const SOON: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(6);

@@ -12,7 +12,6 @@ mod multi_ends;
 mod once;
 mod redlock;
 mod redlock_leases;
-pub(crate) mod redlock_servers;
 mod redlock_tokens;
 mod redlock_waiting;
 mod reentrant;

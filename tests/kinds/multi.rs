@@ -15,8 +15,9 @@ use lockkeeper_testkit::site::Site;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::faults::processes::Holder;
-use crate::support::{client, counter, faulty, patient};
+use crate::HOLDER;
+use lockkeeper_tests::holder::Holder;
+use lockkeeper_tests::{client, counter, faulty, patient};
 
 pub(crate) const TTL: Duration = Duration::from_secs(6);
 const LIMIT: Duration = Duration::from_secs(120);
@@ -127,7 +128,7 @@ async fn two_stores_that_processes_list_in_opposite_orders_are_taken_in_one() ->
         .map(|(name, server)| format!("{name}={}", server.url()));
     let mut processes = Vec::new();
     for [first, second] in [[&north, &south], [&south, &north]].repeat(2) {
-        processes.push(Holder::start(&["both", first, second, "40"])?);
+        processes.push(Holder::start(HOLDER, &["both", first, second, "40"])?);
     }
     for mut process in processes {
         ensure!(process.rest().await?.len() == 40);

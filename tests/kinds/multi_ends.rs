@@ -21,7 +21,7 @@ use lockkeeper_testkit::site::Site;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::kinds::multi::{TTL, all_free, held, mutexes};
-use crate::support::{client, faulty, patient, until};
+use lockkeeper_tests::{client, faulty, patient, until};
 
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_that_is_given_up_is_one_request_too() -> Result<()> {

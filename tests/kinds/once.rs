@@ -17,11 +17,10 @@ use lockkeeper_testkit::gated::drop_after;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::{client, faulty, patient, polling, until};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::{client, faulty, patient, polling, until};
 
 const TTL: Duration = Duration::from_secs(6);
 const RECORD: &str = "lockkeeper.record:{lockkeeper:name}";

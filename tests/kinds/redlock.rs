@@ -6,18 +6,17 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Error, LeaseState, LossReason, RedlockGuard, Released};
 use lockkeeper_lua::{Script, redlock};
 use lockkeeper_testkit::faulty::Fate;
+use lockkeeper_tests::counter;
+use lockkeeper_tests::majority::{MAIN, Process, Servers, TTL};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::kinds::redlock_servers::{MAIN, Process, Servers, TTL};
-use crate::support::counter;
 
 /// The channel of the messages that wake its waiters.
 const WAKES: &str = "lockkeeper.wake:{lockkeeper:name}";
 
 #[tokio::test(start_paused = true)]
 async fn one_holds_and_the_next_is_told_when_it_leaves() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let (one, other) = (servers.process()?, servers.process()?);
     let guard = one.acquired().await?;
     ensure!(guard.state() == LeaseState::Held && guard.valid_parts() == 5);
@@ -39,7 +38,7 @@ async fn one_holds_and_the_next_is_told_when_it_leaves() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_come_while_a_waiter_gathers_them_are_not_left_to_the_next() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     let holds = process.acquired().await?;
     let mut waiting = Vec::new();
@@ -69,7 +68,7 @@ async fn messages_that_come_while_a_waiter_gathers_them_are_not_left_to_the_next
 
 #[tokio::test(start_paused = true)]
 async fn it_works_without_two_of_five_and_refuses_promptly_without_three() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     process.lose(&[1, 3]);
     let guard = process.acquired().await?;
@@ -103,7 +102,7 @@ async fn it_works_without_two_of_five_and_refuses_promptly_without_three() -> Re
 
 #[tokio::test(start_paused = true)]
 async fn a_round_that_fails_leaves_every_server_also_those_that_did_not_answer() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     for link in &process.links[..3] {
         link.plan(&redlock::ACQUIRE, Fate::LoseReply);
@@ -125,7 +124,7 @@ async fn a_round_that_fails_leaves_every_server_also_those_that_did_not_answer()
 
 #[tokio::test(start_paused = true)]
 async fn each_round_is_of_a_claim_that_has_not_been_before() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let (one, other) = (servers.process()?, servers.process()?);
     let guard = one.acquired().await?;
     let waiting = other.lock.acquire().wait_for(TTL * 2).into_future();
@@ -149,7 +148,7 @@ async fn each_round_is_of_a_claim_that_has_not_been_before() -> Result<()> {
 
 /// A process that is stopped for a whole ttl while the replies to this script are in flight.
 async fn stopped_behind(script: &'static Script) -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for (place, server) in servers.0.iter().enumerate() {
         // So far apart that they cannot agree on a token, and one is written back.
         server.step_clock(i64::try_from(place)? * 2000);
@@ -197,7 +196,7 @@ async fn a_delay_of_the_write_back_that_eats_the_validity_is_a_failure_too() -> 
 
 #[tokio::test(start_paused = true)]
 async fn tokens_increase_whichever_majority_grants_and_clocks_a_second_apart() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for (place, step) in [0, 1000, -1000, 500, -300].into_iter().enumerate() {
         servers.0[place].step_clock(step);
     }
@@ -222,7 +221,7 @@ async fn tokens_increase_whichever_majority_grants_and_clocks_a_second_apart() -
 
 #[tokio::test(start_paused = true)]
 async fn a_write_back_where_the_claim_is_gone_is_no_part_of_a_grant() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for (place, server) in servers.0.iter().enumerate() {
         server.step_clock(i64::try_from(place)? * 100);
     }
@@ -250,7 +249,7 @@ async fn a_write_back_where_the_claim_is_gone_is_no_part_of_a_grant() -> Result<
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_lost_its_data_stays_out_for_the_longest_ttl() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let (one, other) = (servers.process()?, servers.process()?);
     one.lose(&[3, 4]);
     let guard = one.acquired().await?;
@@ -278,7 +277,7 @@ async fn a_server_that_lost_its_data_stays_out_for_the_longest_ttl() -> Result<(
 /// after a restart makes the server take part before the leases that it has forgotten have ended.
 #[tokio::test(start_paused = true)]
 async fn a_clock_set_forward_after_a_restart_lets_a_server_in_too_early() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let (one, other) = (servers.process()?, servers.process()?);
     one.lose(&[3, 4]);
     let guard = one.acquired().await?;
@@ -295,7 +294,7 @@ async fn a_clock_set_forward_after_a_restart_lets_a_server_in_too_early() -> Res
 
 #[tokio::test(start_paused = true)]
 async fn servers_that_have_just_begun_are_named_with_the_time_they_stay_out() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for server in &servers.0[..3] {
         server.restart_empty();
     }
@@ -323,7 +322,7 @@ async fn servers_that_have_just_begun_are_named_with_the_time_they_stay_out() ->
 /// them.
 #[tokio::test(start_paused = true)]
 async fn waiters_do_not_wake_one_another_by_what_they_take_in_vain() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let holder = servers.process()?;
     holder.links[0].plan(&redlock::ACQUIRE, Fate::NotSent);
     let guard = holder.acquired().await?;
@@ -355,7 +354,7 @@ async fn waiters_do_not_wake_one_another_by_what_they_take_in_vain() -> Result<(
 
 #[tokio::test(start_paused = true)]
 async fn waiters_ask_seldom_while_a_majority_stays_out() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for server in &servers.0[1..] {
         server.restart_empty();
     }
@@ -377,7 +376,7 @@ async fn waiters_ask_seldom_while_a_majority_stays_out() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn contenders_that_march_in_step_are_all_served() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let processes: Vec<Process> = (0..8).map(|_| servers.process()).collect::<Result<_>>()?;
     for process in &processes {
         for (place, link) in process.links.iter().enumerate() {
@@ -416,7 +415,7 @@ fn futures<T: Send + 'static>(
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_holds_something_else_on_a_majority_is_refused() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     for server in &servers.0[..2] {
         server.execute(&["HSET", MAIN, "kind", "other"])?;
@@ -431,7 +430,7 @@ async fn a_name_that_holds_something_else_on_a_majority_is_refused() -> Result<(
 #[tokio::test(start_paused = true)]
 async fn servers_that_stay_out_do_not_use_up_the_patience_with_those_that_do_not_answer()
 -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for server in &servers.0[..3] {
         server.restart_empty();
     }
@@ -450,7 +449,7 @@ async fn servers_that_stay_out_do_not_use_up_the_patience_with_those_that_do_not
 
 #[tokio::test(start_paused = true)]
 async fn dead_servers_are_waited_for_although_another_holds_something_else() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     servers.0[0].execute(&["HSET", MAIN, "kind", "other"])?;
     for link in &process.links[1..3] {
@@ -465,7 +464,7 @@ async fn dead_servers_are_waited_for_although_another_holds_something_else() -> 
 /// The documented role of timing: exclusion depends on it, and the order of tokens does not.
 #[tokio::test(start_paused = true)]
 async fn clocks_that_jump_let_two_hold_and_their_tokens_are_still_in_order() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for (place, step) in [0, 1000, -1000, 500, -300].into_iter().enumerate() {
         servers.0[place].step_clock(step);
     }

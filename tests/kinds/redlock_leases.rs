@@ -6,13 +6,12 @@ use anyhow::{Result, ensure};
 use lockkeeper::{Error, LeaseState, LossReason, Released};
 use lockkeeper_lua::{lock, redlock};
 use lockkeeper_testkit::faulty::Fate;
+use lockkeeper_tests::majority::{MAIN, Servers, TTL};
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::kinds::redlock_servers::{MAIN, Servers, TTL};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_outlives_two_servers_and_is_lost_with_the_third() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     let guard = process.acquired().await?;
     process.lose(&[0, 1]);
@@ -31,7 +30,7 @@ async fn a_lease_outlives_two_servers_and_is_lost_with_the_third() -> Result<()>
 
 #[tokio::test(start_paused = true)]
 async fn validity_ends_before_a_majority_of_parts_does() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     let guard = process.lock.acquire().no_renewal().await?;
     let remaining = guard.remaining();
@@ -46,7 +45,7 @@ async fn validity_ends_before_a_majority_of_parts_does() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_tells_every_server_whatever_one_of_them_answers() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     let guard = process.acquired().await?;
     process.links[0].plan(&lock::RELEASE_THIN, Fate::NotSent);
@@ -65,7 +64,7 @@ async fn a_release_tells_every_server_whatever_one_of_them_answers() -> Result<(
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_and_a_dropped_acquisition_leave_every_server() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     drop(process.acquired().await?);
     sleep(Duration::from_millis(100)).await;
@@ -86,7 +85,7 @@ async fn a_dropped_guard_and_a_dropped_acquisition_leave_every_server() -> Resul
 
 #[tokio::test(start_paused = true)]
 async fn closing_a_majority_of_the_clients_ends_leases_and_waits() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let (one, other) = (servers.process()?, servers.process()?);
     let guard = one.acquired().await?;
     let waiting = tokio::spawn(other.lock.acquire().into_future());
@@ -107,7 +106,7 @@ async fn closing_a_majority_of_the_clients_ends_leases_and_waits() -> Result<()>
 
 #[tokio::test(start_paused = true)]
 async fn verify_asks_a_majority_and_max_hold_bounds_the_whole() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let process = servers.process()?;
     let guard = process.acquired().await?;
     guard.verify().await?;

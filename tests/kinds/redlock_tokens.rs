@@ -7,14 +7,13 @@ use anyhow::{Result, ensure};
 use lockkeeper::Redlock;
 use lockkeeper_lua::redlock;
 use lockkeeper_testkit::faulty::Fate;
+use lockkeeper_tests::counter;
+use lockkeeper_tests::majority::{Process, Servers};
 use tokio::time::sleep;
-
-use crate::kinds::redlock_servers::{Process, Servers};
-use crate::support::counter;
 
 /// Five servers whose clocks are this many milliseconds ahead.
 fn servers_ahead(ahead: [i64; 5]) -> Servers {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for (server, ahead) in servers.0.iter().zip(ahead) {
         server.step_clock(ahead);
     }

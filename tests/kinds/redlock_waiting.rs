@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use lockkeeper_lua::redlock;
+use lockkeeper_tests::majority::{MAIN, Process, Servers, TTL};
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::kinds::redlock_servers::{MAIN, Process, Servers, TTL};
 
 /// Another library's keys there have no expiry to wait for, and most servers refuse subscriptions.
 #[tokio::test(start_paused = true)]
 async fn who_may_listen_to_a_minority_alone_comes_in_when_a_majority_is_free() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     for server in &servers.0[..3] {
         server.execute(&["SET", MAIN, "somebody else's"])?;
     }
@@ -62,7 +61,7 @@ async fn handed_over(holder: &Process, waiter: &Process) -> Result<Duration> {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_at_once_when_all_servers_have_told() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let took = handed_over(&servers.process()?, &servers.process()?).await?;
     ensure!(took == Duration::ZERO, "{took:?}");
     Ok(())
@@ -70,7 +69,7 @@ async fn a_waiter_asks_at_once_when_all_servers_have_told() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_at_once_when_all_servers_that_let_it_listen_have_told() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let waiter = servers.process()?;
     for link in &waiter.links[3..] {
         link.refuse_subscriptions("NOPERM no channels");
@@ -82,7 +81,7 @@ async fn a_waiter_asks_at_once_when_all_servers_that_let_it_listen_have_told() -
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_waits_a_moment_for_the_rest_when_a_majority_has_told() -> Result<()> {
-    let servers = Servers::new();
+    let servers = Servers::five();
     let (holder, waiter) = (servers.process()?, servers.process()?);
     let guard = holder.acquired().await?;
     let waiting = tokio::spawn(waiter.lock.acquire().into_future());

@@ -9,8 +9,9 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::beyond_stalls;
 
-use crate::faults::processes::{Holder, millis};
-use crate::support::{client, patient, until};
+use crate::HOLDER;
+use lockkeeper_tests::holder::{Holder, millis};
+use lockkeeper_tests::{client, patient, until};
 
 const MAIN: &str = "lockkeeper:name";
 const TTL: Duration = Duration::from_secs(30);
@@ -170,7 +171,7 @@ async fn a_child_process_reenters_and_its_death_ends_only_its_own_claim() -> Res
     ensure!(text.parse::<Owner>()? == owner);
     beyond_stalls(&server, Duration::from_secs(3), async |ttl| {
         let words = ["reenter", &server.url(), "name", &millis(ttl), &text];
-        let mut child = Holder::start(&words)?;
+        let mut child = Holder::start(HOLDER, &words)?;
         let held = child.line().await?;
         assert!(held == format!("held {}", outer.fencing_token()), "{held}");
         let both = holds(&client).await?;

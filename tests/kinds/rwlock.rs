@@ -13,8 +13,8 @@ use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::faults::processes::Holder;
-use crate::support;
+use crate::HOLDER;
+use lockkeeper_tests::holder::Holder;
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -24,7 +24,12 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 /// The same lock from two clients on one embedded engine.
 pub(crate) async fn two() -> Result<(RwLock, RwLock)> {
     let store = MemoryStore::new();
-    let lock = async || anyhow::Ok(RwLock::new(&support::client(&store, TTL).await?, "name"));
+    let lock = async || {
+        anyhow::Ok(RwLock::new(
+            &lockkeeper_tests::client(&store, TTL).await?,
+            "name",
+        ))
+    };
     Ok((lock().await?, lock().await?))
 }
 
@@ -206,7 +211,7 @@ async fn a_read_that_outlives_the_write_around_it_lets_readers_in_with_a_larger_
 #[tokio::test(start_paused = true)]
 async fn a_short_read_lease_never_shortens_the_write_around_it() -> Result<()> {
     let store = MemoryStore::new();
-    let lock = RwLock::new(&support::client(&store, TTL).await?, "name");
+    let lock = RwLock::new(&lockkeeper_tests::client(&store, TTL).await?, "name");
     let minute = Duration::from_secs(60);
     let writing = lock.write().ttl(minute).no_renewal().await?;
     let owner = writing.owner();
@@ -245,10 +250,12 @@ async fn each_reader_has_a_lease_of_its_own() -> Result<()> {
 async fn a_reader_killed_on_the_spot_lets_the_writer_in_after_its_own_ttl() -> Result<()> {
     let server = Server::start().await?;
     // Renewed every second, and not lost on a slow machine.
-    let settings = support::patient().ttl(PATIENCE).renewal_fraction(100);
+    let settings = lockkeeper_tests::patient()
+        .ttl(PATIENCE)
+        .renewal_fraction(100);
     let client = server.client(settings).await?;
     let lock = RwLock::new(&client, "name");
-    let mut killed = Holder::start(&["read", &server.url(), "name", "1000"])?;
+    let mut killed = Holder::start(HOLDER, &["read", &server.url(), "name", "1000"])?;
     ensure!(killed.line().await?.starts_with("held "));
     let living = lock.read().await?;
     let writer = tokio::spawn(lock.write().into_future());
@@ -304,7 +311,7 @@ async fn a_writer_that_wakes_after_others_have_read_is_refused_by_its_token() ->
 #[tokio::test(start_paused = true)]
 async fn inspection_shows_who_reads_and_who_writes() -> Result<()> {
     let store = MemoryStore::new();
-    let client = support::client(&store, TTL).await?;
+    let client = lockkeeper_tests::client(&store, TTL).await?;
     let lock = RwLock::new(&client, "name");
     let readers = [lock.read().await?, lock.read().await?];
     let waiting = tokio::spawn(lock.write().into_future());

@@ -13,8 +13,9 @@ use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::faults::processes::Holder;
-use crate::support::{client, patient, until};
+use crate::HOLDER;
+use lockkeeper_tests::holder::Holder;
+use lockkeeper_tests::{client, patient, until};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -173,12 +174,12 @@ async fn a_lowered_limit_takes_nothing_from_those_who_hold() -> Result<()> {
 async fn a_rolling_deploy_changes_the_limit_and_back() -> Result<()> {
     let server = Server::start().await?;
     let seen = Semaphore::new(&server.client(patient()).await?, "name", 1);
-    let mut old = Holder::start(&["permits", &server.url(), "name", "5"])?;
+    let mut old = Holder::start(HOLDER, &["permits", &server.url(), "name", "5"])?;
     for held in 1..=5 {
         ensure!(old.tell("acquire").await? == format!("held {held}"));
     }
     ensure!(old.tell("acquire").await? == "busy");
-    let mut new = Holder::start(&["permits", &server.url(), "name", "8"])?;
+    let mut new = Holder::start(HOLDER, &["permits", &server.url(), "name", "8"])?;
     ensure!(new.tell("acquire").await? == "busy");
     ensure!(new.tell("limit 8").await? == "set");
     for held in 1..=3 {

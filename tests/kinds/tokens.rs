@@ -8,8 +8,7 @@ use lockkeeper_lua::{Status, lock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::site::Site as _;
-
-use crate::support::{counter, faulty};
+use lockkeeper_tests::{counter, faulty};
 
 const TTL: Duration = Duration::from_secs(6);
 

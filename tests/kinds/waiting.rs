@@ -12,9 +12,8 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
+use lockkeeper_tests::{faulty, faulty_polling, patient, polling};
 use tokio::time::{Instant, timeout};
-
-use crate::support::{faulty, faulty_polling, patient, polling};
 
 const TTL: Duration = Duration::from_secs(6);
 

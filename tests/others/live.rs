@@ -7,13 +7,12 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Guard, Lock, Mutex, Redlock};
 use lockkeeper_testkit::peer::{self, Program};
 use lockkeeper_testkit::server::Server;
+use lockkeeper_tests::patient;
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-
-use crate::support::patient;
 
 /// How often both sides together acquire the lock.
 const ACQUISITIONS: usize = 10_000;

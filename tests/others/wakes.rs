@@ -6,9 +6,8 @@ use anyhow::{Result, ensure};
 use lockkeeper::{ClientBuilder, Mutex};
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::polling;
 use tokio::time::{sleep, timeout};
-
-use crate::support::polling;
 
 /// Longer than a test: an earlier grant must have been notified.
 const NEVER: Duration = Duration::from_secs(600);

@@ -22,8 +22,9 @@ use lockkeeper_testkit::until::PATIENCE;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::faults::processes::Holder;
-use crate::support::patient;
+use crate::HOLDER;
+use lockkeeper_tests::holder::Holder;
+use lockkeeper_tests::patient;
 
 /// Names of each kind.
 const NAMES: usize = 2;
@@ -169,7 +170,7 @@ async fn processes_die(ways: &Ways, records: &Records, end: Instant) -> Result<u
     words.extend(ways.0.iter().map(Proxy::url));
     let mut killed = 0;
     while Instant::now() < end {
-        let mut holder = Holder::start(&words)?;
+        let mut holder = Holder::start(HOLDER, &words)?;
         let for_so_long = Duration::from_secs(2) + millis(2_000);
         hear(&mut holder, records, for_so_long).await?;
         if fastrand::bool() {
@@ -381,13 +382,16 @@ async fn readers_and_writers_of_many_processes_never_meet() -> Result<()> {
     let at_least = 26;
     let mut processes = JoinSet::new();
     for _ in 0..SHARING.0 {
-        let mut holder = Holder::start(&[
-            "share",
-            &server.url(),
-            &tasks,
-            &seconds,
-            &at_least.to_string(),
-        ])?;
+        let mut holder = Holder::start(
+            HOLDER,
+            &[
+                "share",
+                &server.url(),
+                &tasks,
+                &seconds,
+                &at_least.to_string(),
+            ],
+        )?;
         // All at once: a process that cannot print would keep holding.
         processes.spawn(async move { holder.rest().await });
     }

@@ -7,10 +7,9 @@ use lockkeeper_lua::{lock, redlock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::mutants::engine::{self, Mutant};
+use lockkeeper_tests::majority::{MAIN, Process, Servers, TTL};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
-
-use crate::kinds::redlock_servers::{MAIN, Process, Servers, TTL};
 
 /// Five servers, and two processes with their own networks.
 struct World {
@@ -20,7 +19,7 @@ struct World {
 
 impl World {
     fn new() -> Result<Self> {
-        let servers = Servers::new();
+        let servers = Servers::five();
         for (place, server) in servers.0.iter().enumerate() {
             // So far apart that no two servers draw the same token, nor follow a proposal.
             server.step_clock(i64::try_from(place)? * 2000);

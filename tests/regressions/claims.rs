@@ -8,8 +8,7 @@ use lockkeeper::{Client, LeaseState, LossReason, Mutex, ReentrantLock, Released}
 use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
-
-use crate::support::{faulty, faulty_polling};
+use lockkeeper_tests::{faulty, faulty_polling};
 
 const TTL: Duration = Duration::from_secs(30);
 

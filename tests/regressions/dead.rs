@@ -6,9 +6,8 @@ use std::time::Duration;
 use lockkeeper::{Client, FairLock, MultiLock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_tests::{faulty, until};
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::{faulty, until};
 
 const TTL: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_millis(3_334);

@@ -14,10 +14,9 @@ use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_tests::{client, faulty, until};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
-
-use crate::support::{client, faulty, until};
 
 const TTL: Duration = Duration::from_secs(30);
 const HOLDERS: &str = "lockkeeper.holders:{lockkeeper:name}";

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use lockkeeper::{Client, FairLock, Mutex, ReentrantLock, Released, RwLock};
 use lockkeeper_testkit::server::Server;
-
-use crate::support::patient;
+use lockkeeper_tests::patient;
 
 /// How often each command was executed since the last reset, including those in scripts.
 async fn executed(server: &Server) -> Result<BTreeMap<String, u64>> {

@@ -8,9 +8,8 @@ use lockkeeper_lua::name;
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::{Fate, FaultyStore};
 use lockkeeper_testkit::site::Site as _;
+use lockkeeper_tests::{client, counter, faulty};
 use tokio::time::{sleep, timeout};
-
-use crate::support::{client, counter, faulty};
 
 const TTL: Duration = Duration::from_secs(6);
 

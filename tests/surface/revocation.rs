@@ -13,10 +13,9 @@ use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::{client, faulty, patient};
 use parking_lot::Mutex as Cell;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::{client, faulty, patient};
 
 const TTL: Duration = Duration::from_secs(6);
 const MOMENT: Duration = Duration::from_millis(1);

@@ -13,9 +13,8 @@ use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::{Reply, Server};
 use lockkeeper_testkit::subject::Subject;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::patient;
 use tokio::time::timeout;
-
-use crate::support::patient;
 
 const DOCUMENT: &str = include_str!("../../docs/wire-format.md");
 

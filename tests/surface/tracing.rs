@@ -11,14 +11,13 @@ use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::{faulty, patient};
 use parking_lot::Mutex as Cell;
 use tracing::Instrument as _;
 use tracing::field::Field;
 use tracing::span::{Id, Record};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
-
-use crate::support::{faulty, patient};
 
 /// Records everything that is logged while this is the thread's default subscriber.
 #[derive(Clone, Default)]

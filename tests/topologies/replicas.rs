@@ -12,10 +12,9 @@ use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
+use lockkeeper_tests::{client, counter, patient};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::{client, counter, patient};
 
 /// A request may take a sixth of this.
 const TTL: Duration = Duration::from_secs(6);

@@ -7,10 +7,9 @@ use lockkeeper::{LeaseState, LossReason, Mutex, MutexGuard};
 use lockkeeper_testkit::sentinel::Watched;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::PATIENCE;
+use lockkeeper_tests::patient;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-
-use crate::support::patient;
 
 /// Renewed every few seconds, and not lost on a slow machine.
 const TTL: Duration = PATIENCE;

@@ -12,10 +12,9 @@ use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::subject::Subject;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
+use lockkeeper_tests::patient;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-
-use crate::support::patient;
 
 /// Far below the seconds between two checks of subscriptions.
 const PROMPT: Duration = Duration::from_millis(1500);

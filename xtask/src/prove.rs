@@ -21,14 +21,14 @@ use crate::tools;
 use crate::turn::{self, Turn};
 
 /// Tests to repeat on each other server: the contract of all kinds, the scripts' vectors, refusals, a failover.
-const OF_A_SERVER: &str = "binary_id(lockkeeper-tests::lockkeeper) and \
+const OF_A_SERVER: &str = "binary_id(/^lockkeeper-tests::(locks|servers)$/) and \
                            test(/on_a_server|scripts::|input::|rights::|sentinel::/)";
 
 /// The tests of the promises of the server store.
 const STORE: &str = "binary_id(lockkeeper-redis::store)";
 
 /// The promises of all kinds, on everything that a client library reaches.
-const CONTRACT: &str = "binary_id(lockkeeper-tests::lockkeeper) and \
+const CONTRACT: &str = "binary_id(lockkeeper-tests::locks) and \
                         test(/kinds::contract::(on_a_server|on_a_cluster|by_sentinels)/)";
 
 /// The test program that compares the embedded engine with all available servers.
@@ -47,7 +47,7 @@ const BESIDE: &str = "test(/beside_java::|^others::/)";
 const BROWSING: &str = "binary_id(lockkeeper-cli::command) and test(/browsing::/)";
 
 /// The tests under load.
-const UNDER_LOAD: &str = "binary_id(lockkeeper-tests::lockkeeper) and \
+const UNDER_LOAD: &str = "binary_id(lockkeeper-tests::servers) and \
                           test(/recorded::|topologies::cluster::nobody/)";
 
 /// Selects the client library for the tests; everything else uses the default, redis-rs.

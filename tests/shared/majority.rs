@@ -8,27 +8,34 @@ use lockkeeper::{Client, Redlock, RedlockGuard};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::FaultyStore;
 
-use crate::support::{counter, faulty};
+use crate::{counter, faulty};
 
-pub(crate) const TTL: Duration = Duration::from_secs(10);
-pub(crate) const MAIN: &str = "lockkeeper:name";
+/// Of each lease.
+pub const TTL: Duration = Duration::from_secs(10);
+/// The main key of `name`.
+pub const MAIN: &str = "lockkeeper:name";
 
-/// Five servers.
-pub(crate) struct Servers(pub(crate) Vec<MemoryStore>);
+/// Servers on the embedded engine.
+pub struct Servers(pub Vec<MemoryStore>);
 
 /// A process: a client per server, over a network that can fail on demand.
-pub(crate) struct Process {
-    pub(crate) links: Vec<Arc<FaultyStore>>,
-    pub(crate) clients: Vec<Client>,
-    pub(crate) lock: Redlock,
+pub struct Process {
+    /// Its way to each server.
+    pub links: Vec<Arc<FaultyStore>>,
+    /// Its client of each server.
+    pub clients: Vec<Client>,
+    /// What it locks.
+    pub lock: Redlock,
 }
 
 impl Servers {
-    pub(crate) fn new() -> Self {
+    /// Five that hold nothing.
+    pub fn five() -> Self {
         Self((0..5).map(|_| MemoryStore::new()).collect())
     }
 
-    pub(crate) fn process(&self) -> Result<Process> {
+    /// Starts one more process.
+    pub fn process(&self) -> Result<Process> {
         let both = self.0.iter().map(|server| faulty(server, TTL));
         let (clients, links): (Vec<_>, Vec<_>) =
             both.collect::<Result<Vec<_>>>()?.into_iter().unzip();
@@ -41,12 +48,13 @@ impl Servers {
     }
 
     /// On how many servers the name is held.
-    pub(crate) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);
         self.0.iter().filter(held).count()
     }
 
-    pub(crate) fn fences(&self) -> Vec<u64> {
+    /// The counters of the servers that have one.
+    pub fn fences(&self) -> Vec<u64> {
         let fence = |server: &MemoryStore| {
             let text = server.execute(&["GET", &counter("name").ok()?]).ok()?;
             text.as_str()?.parse().ok()
@@ -57,13 +65,14 @@ impl Servers {
 
 impl Process {
     /// From now on, the servers at these places do not answer this process.
-    pub(crate) fn lose(&self, places: &[usize]) {
+    pub fn lose(&self, places: &[usize]) {
         for place in places {
             self.links[*place].silence("");
         }
     }
 
-    pub(crate) async fn acquired(&self) -> Result<RedlockGuard> {
+    /// Waits for the lock.
+    pub async fn acquired(&self) -> Result<RedlockGuard> {
         Ok(self.lock.acquire().wait_for(TTL * 3).await?)
     }
 }
