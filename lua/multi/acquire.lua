@@ -45,7 +45,7 @@ if not refused then
   for i, counter in ipairs(counters) do
     if not tokens[i] then
       local floor = token_number(ARGV[6 * i - 2])
-      last[counter] = math.max((last[counter] or math.max(token_number(before[i]), now - 1)) + 1, floor + 1)
+      last[counter] = math.max((last[counter] or math.max(counted(before[i]), now - 1)) + 1, floor + 1)
       reply[i + 2] = { 'GRANTED', string.format('%.0f', last[counter]) }
     end
   end

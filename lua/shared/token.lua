@@ -3,7 +3,7 @@
 -- The counter's ttl tells when it was last raised; for a moment after that, a draw is a single INCR.
 -- A token becomes text as soon as it is drawn: joined as a number, Lua 5.1 would print only 14 digits of it.
 
--- The largest number up to which Lua can count in ones.
+-- The largest number up to which Lua can count in ones. It is no token: drawing it says that the counter is at its end, and clients refuse it.
 local LARGEST_TOKEN = 9007199254740991
 
 -- How long a counter is stored, ms; a text, because making one costs time. A counter ahead of the clock is stored until the clock
@@ -19,9 +19,15 @@ local function token_number(text)
   return number < LARGEST_TOKEN - 1 and number or 0
 end
 
+-- The number in a counter with this text. At its end it stays there: tokens never go back.
+local function counted(text)
+  local number = string.find(text or '', '^%d+$') and tonumber(text) or 0
+  return math.min(number, LARGEST_TOKEN - 1)
+end
+
 -- The last token drawn. A key of another type has no token; MGET reads it without an error.
 local function last_token(counter)
-  return token_number(redis.call('MGET', counter)[1])
+  return counted(redis.call('MGET', counter)[1])
 end
 
 -- Stores `token` (decimal) as the last one drawn, at `now` in µs.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::{Client, LeaseState, LossReason, Mutex};
+use lockkeeper::{Client, FairLock, LeaseState, LossReason, MultiLock, Mutex};
 use lockkeeper_lua::{Status, lock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
@@ -76,20 +76,7 @@ async fn a_token_lifted_by_a_floor_is_remembered_until_the_clock_has_caught_up()
 
 #[tokio::test(start_paused = true)]
 async fn garbage_in_a_fence_stops_no_lock_and_spreads_to_no_other() {
-    for garbage in [
-        "nan",
-        "inf",
-        "1e300",
-        "-1",
-        "abc",
-        "0x7f",
-        "1.5",
-        "",
-        "99999999999999999999",
-        "9007199254740991",
-        "9007199254740992",
-        "18446744073709551615",
-    ] {
+    for garbage in ["nan", "inf", "1e300", "-1", "abc", "0x7f", "1.5", ""] {
         let server = MemoryStore::new();
         let client = client(&server);
         server
@@ -106,6 +93,104 @@ async fn garbage_in_a_fence_stops_no_lock_and_spreads_to_no_other() {
         );
         assert!(tokens[2] < 1 << 52, "{garbage} has spread: {tokens:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_counter_at_its_end_is_refused_with_its_repair_and_never_starts_again() {
+    for end in [
+        "9007199254740987",
+        "9007199254740990",
+        "9007199254740991",
+        "9007199254740992",
+        "18446744073709551615",
+        "99999999999999999999",
+    ] {
+        let server = MemoryStore::new();
+        let client = client(&server);
+        let counter = counter("name").unwrap();
+        server.command(&["SET", &counter, end]).await.unwrap();
+        let mut last = 0;
+        let refused = loop {
+            match Mutex::new(&client, "name").acquire().await {
+                Ok(guard) => {
+                    let token = guard.fencing_token().get();
+                    assert!(token > last && token > 1 << 52, "{token} after {last}");
+                    last = token;
+                    guard.release().await.unwrap();
+                }
+                Err(refused) => break refused.to_string(),
+            }
+        };
+        assert!(
+            refused.contains(&counter) && refused.contains("delete"),
+            "{refused}"
+        );
+        let members = [&Mutex::new(&client, "name"), &Mutex::new(&client, "other")];
+        let multi = MultiLock::new(members).unwrap();
+        let refused = multi.acquire().await.unwrap_err().to_string();
+        assert!(refused.contains(&counter), "{refused}");
+        let fair = FairLock::new(&client, "name").acquire().await;
+        let refused = fair.unwrap_err().to_string();
+        assert!(refused.contains(&counter), "{refused}");
+        // Nothing stays held, and other names and new clients are as before.
+        client.close().await;
+        server.command(&["DEL", &counter]).await.unwrap();
+        let next = self::client(&server);
+        assert!(token(&next, "other").await < 1 << 52);
+        assert!(token(&next, "name").await < 1 << 52);
+    }
+}
+
+/// Another client's release grants, and knows of no token that this client has seen.
+#[tokio::test(start_paused = true)]
+async fn a_grant_from_the_queue_below_a_token_that_was_seen_is_not_taken() {
+    let server = MemoryStore::new();
+    let (one, other) = (client(&server), client(&server));
+    server.step_clock(3_600_000);
+    let seen = token(&other, "name").await;
+    server.step_clock(-3_600_000);
+    let counter = counter("name").unwrap();
+    server.command(&["DEL", &counter]).await.unwrap();
+    let guard = Mutex::new(&one, "name").acquire().await.unwrap();
+    let lock = Mutex::new(&other, "name");
+    let waiting = tokio::spawn(lock.acquire().into_future());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    guard.release().await.unwrap();
+    // The claim joins the queue again, by a request that raises the counter.
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.fencing_token().get() > seen);
+    guard.release().await.unwrap();
+}
+
+/// Whoever may publish and knows a claim can send what a script sends.
+#[tokio::test(start_paused = true)]
+async fn a_forged_grant_with_a_token_that_no_script_draws_grants_nothing() {
+    let server = MemoryStore::new();
+    let (one, other) = (client(&server), client(&server));
+    let seen = token(&other, "name").await;
+    let lock = FairLock::new(&other, "name");
+    let held = FairLock::new(&one, "name").acquire().await.unwrap();
+    let mut waiting = tokio::spawn(lock.acquire().into_future());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let claim = one.waiters("name", 1).await.unwrap().remove(0).claim;
+    let (client, _) = claim.split_once(':').unwrap();
+    let state = ["HGET", "lockkeeper.state:{lockkeeper:name}", &claim];
+    let state = server.command(&state).await.unwrap();
+    let request = state.rsplit(':').next().unwrap().to_owned();
+    let channel = format!("lockkeeper.grant:{{lockkeeper:name}}:{client}");
+    let year = held.fencing_token().get() + 31_536_000_000_000;
+    for token in [u64::MAX, 1 << 53, (1 << 53) - 1, year, seen, 1, 0] {
+        let message = format!("G {claim} {token} {request}");
+        let heard = server.command(&["PUBLISH", &channel, &message]).await;
+        assert_eq!(heard.unwrap(), "1", "nobody hears {channel}");
+        let early = tokio::time::timeout(Duration::from_millis(500), &mut waiting).await;
+        assert!(early.is_err(), "{token}: {early:?}");
+    }
+    let before = held.fencing_token();
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.fencing_token() > before && guard.fencing_token().get() < year);
+    guard.release().await.unwrap();
 }
 
 /// Two copies of one acquire are in flight; the server loses its data between them.

@@ -23,7 +23,7 @@ fn labelled(server: &MemoryStore, label: &str) -> Result<Client> {
 /// The keys that contain notes.
 fn notes(server: &MemoryStore) -> Vec<String> {
     let mut keys = server.keys();
-    // They contain a claim's id beside the client's.
+    // They contain a digest of a claim beside the client's id.
     keys.retain(|key| key.starts_with("lockkeeper.client:") && key.contains("}:"));
     keys
 }
@@ -55,6 +55,33 @@ async fn a_client_that_waits_is_known_by_its_label_and_its_note() -> Result<()> 
     guard.release().await?;
     sleep(MOMENT).await;
     ensure!(notes(&server).is_empty(), "{:?}", notes(&server));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_has_a_living_claim_in_its_name() -> Result<()> {
+    let server = MemoryStore::new();
+    let (holder, waiter) = (labelled(&server, "web-1")?, labelled(&server, "web-2")?);
+    let (held, wanted) = (
+        FairLock::new(&holder, "report"),
+        FairLock::new(&waiter, "report"),
+    );
+    let guard = held.acquire().note("nightly").await?;
+    let waiting = tokio::spawn(wanted.acquire().note("request 7f3a").into_future());
+    sleep(MOMENT).await;
+    let claims = [
+        holder.inspect("report").await?.holders.remove(0).claim,
+        holder.waiters("report", 10).await?.remove(0).claim,
+    ];
+    let shown = notes(&server);
+    ensure!(shown.len() == 2, "{shown:?}");
+    for claim in claims {
+        let (_, secret) = claim.split_once('/').context("a claim without a secret")?;
+        let keys = server.keys();
+        ensure!(!keys.iter().any(|key| key.contains(secret)), "{keys:?}");
+    }
+    guard.release().await?;
+    waiting.await??.release().await?;
     Ok(())
 }
 

@@ -94,6 +94,10 @@ impl Protocol for ElectionProtocol {
         self.lock.name()
     }
 
+    fn shares_tokens(&self) -> bool {
+        self.lock.shares_tokens()
+    }
+
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
         self.lock.acquire(ask)
     }

@@ -91,6 +91,10 @@ impl Protocol for OnceProtocol {
         &self.name
     }
 
+    fn shares_tokens(&self) -> bool {
+        self.lock.shares_tokens()
+    }
+
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
         let mut call = self.lock.acquire(ask);
         if !self.again {

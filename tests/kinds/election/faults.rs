@@ -1,5 +1,9 @@
 //! Leaders that die or are cut off, lost requests and messages, and servers that lose data.
 
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Wake};
+
+use futures_core::Stream as _;
 use lockkeeper::{FencingToken, Lease};
 use lockkeeper_testkit::faulty::FaultyStore;
 use parking_lot::Mutex as SyncMutex;
@@ -355,4 +359,39 @@ async fn an_observer_of_a_server_that_restarts_goes_on() -> Result<()> {
             return Ok(());
         }
     }
+}
+
+/// A waker that ends another observer of the same name.
+struct EndsAnother(SyncMutex<Option<Leaders>>);
+
+impl Wake for EndsAnother {
+    fn wake(self: Arc<Self>) {
+        let other = self.0.lock().take();
+        drop(other);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_woken_by_a_message_may_end_another_observer() -> Result<()> {
+    let server = MemoryStore::new();
+    let observers = election(&server, "one").await?;
+    let (mut woken, mut other) = (observers.observe(), observers.observe());
+    ensure!(next(&mut woken).await?.is_none() && next(&mut other).await?.is_none());
+    // Both wait for the next message.
+    let waker = Arc::new(EndsAnother(SyncMutex::default()));
+    let noticed = Arc::clone(&waker).into();
+    let mut context = TaskContext::from_waker(&noticed);
+    for _ in 0..2 {
+        ensure!(Pin::new(&mut woken).poll_next(&mut context).is_pending());
+        ensure!(Pin::new(&mut other).poll_next(&mut context).is_pending());
+        sleep(Duration::from_millis(100)).await;
+    }
+    *waker.0.lock() = Some(other);
+    let elected = election(&server, "two").await?;
+    let leadership = elected.campaign().await?;
+    sleep(Duration::from_secs(1)).await;
+    ensure!(waker.0.lock().is_none(), "the waker was not called");
+    ensure!(next_known(&mut woken).await?.value == "two");
+    leadership.resign().await?;
+    Ok(())
 }

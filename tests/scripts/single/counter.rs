@@ -7,6 +7,7 @@ vectors! { Scripts:
     a_token_is_above_the_floor
     the_names_of_a_slot_share_a_counter
     a_counter_that_is_no_number_does_not_stop_grants
+    a_counter_at_its_end_stays_there
     a_counter_of_another_type_begins_again_at_the_clock
     a_lost_counter_begins_again_at_the_clock
     a_counter_ahead_of_the_clock_is_kept_for_as_long_as_it_is_ahead
@@ -74,16 +75,7 @@ async fn the_names_of_a_slot_share_a_counter(it: &Scripts) -> Result<()> {
 
 async fn a_counter_that_is_no_number_does_not_stop_grants(it: &Scripts) -> Result<()> {
     let mut last = 0;
-    // The last values are larger than Lua's exact integers, and than a server's counter.
-    for garbage in [
-        "no number",
-        "",
-        "-7",
-        "1e3",
-        "9007199254740993",
-        "9223372036854775807",
-        "99999999999999999999",
-    ] {
+    for garbage in ["no number", "", "-7", "1e3"] {
         for lately in [false, true] {
             it.command(&["SET", &counter()?, garbage]).await?;
             let next = it.acquire_from(A, 0, lately).await?;
@@ -103,6 +95,31 @@ async fn a_counter_that_is_no_number_does_not_stop_grants(it: &Scripts) -> Resul
             it.release(A).await?;
         }
     }
+    Ok(())
+}
+
+async fn a_counter_at_its_end_stays_there(it: &Scripts) -> Result<()> {
+    const END: i64 = (1 << 53) - 1;
+    // The last values are larger than Lua's exact integers, and than a server's counter.
+    for last in [
+        "9007199254740990",
+        "9007199254740993",
+        "9223372036854775807",
+        "99999999999999999999",
+    ] {
+        for lately in [false, true] {
+            it.command(&["SET", &counter()?, last]).await?;
+            for _ in 0..2 {
+                let next = it.acquire_from(A, 0, lately).await?;
+                ensure!(next == END, "{last}, {lately}: {next}");
+                it.release(A).await?;
+            }
+        }
+    }
+    // The largest that is one.
+    it.command(&["SET", &counter()?, "9007199254740989"])
+        .await?;
+    ensure!(it.acquire_from(A, 0, false).await? == END - 1);
     Ok(())
 }
 

@@ -69,6 +69,8 @@ impl Options {
                 protocol.kind()
             )));
         }
+        // A new owner holds nothing that its claim could join.
+        terms.draws = !protocol.shares_tokens() && !(protocol.reenters() && self.owner.is_some());
         if protocol.queue().is_some() {
             terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
             terms.queue_limit = self.max_queue;

@@ -368,6 +368,14 @@ impl Claim {
         Verdict::Renewed
     }
 
+    /// Records that the answer is a grant that the client refuses. The claim has ended, and must be released.
+    pub(crate) fn refuses_grant(&mut self, request: Request) {
+        let answered = self.pending.take_if(|pending| pending.request == request);
+        if answered.is_some() && matches!(self.phase, Phase::Asking | Phase::Waiting) {
+            self.phase = Phase::Ended(Ending::Withdrawn);
+        }
+    }
+
     /// A value that differs between phases: asking, waiting, held, ended.
     pub(crate) fn phase(&self) -> impl PartialEq + use<> {
         std::mem::discriminant(&self.phase)

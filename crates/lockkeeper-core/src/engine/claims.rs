@@ -196,8 +196,17 @@ impl Claims {
     /// Lets the claims of this client that wait for the name ask again: a claim has been released, and no message says
     /// who was granted the name.
     pub(super) fn may_be_granted(&self, name: &Name) {
-        for part in self.all() {
-            if part.protocol.name() == name && part.claim().may_wait() {
+        let of_name = |part: &&Arc<Part>| part.protocol.name() == name;
+        let mut parts: Vec<_> = self
+            .index()
+            .known
+            .values()
+            .filter(of_name)
+            .cloned()
+            .collect();
+        parts.sort_unstable_by_key(|part| part.number);
+        for part in parts {
+            if part.claim().may_wait() {
                 let now = part.now();
                 part.change(|claim| claim.hurry(now));
             }

@@ -1,7 +1,7 @@
 //! A claim as the engine stores it: one part of a grant, from before its first request until it is released.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -19,6 +19,11 @@ use crate::words::ending::{LossReason, Lost};
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::owner::ClaimId;
+use crate::words::store_error::StoreError;
+use crate::words::token::FencingToken;
+
+/// No token, and so no floor either.
+const UNASKED: u64 = u64::MAX;
 
 /// A claim with all its data, shared by its guard, its leases, the renewer and the releaser.
 #[derive(Debug)]
@@ -40,9 +45,11 @@ pub(crate) struct Part {
     /// The note has been written to the server.
     shown: AtomicBool,
     /// Its last known place in the queue, counted from 1; 0: none.
-    place: AtomicU64,
+    place: AtomicU32,
     /// The observer has been told how the lease ended.
     end_told: AtomicBool,
+    /// The largest token that the client had seen in the name's slot when the claim first asked; [`UNASKED`] before that.
+    floor: AtomicU64,
     /// The grant that it is a part of.
     grant: Mutex<Weak<Grant>>,
     /// Notified when the claim changes its phase, above all when its validity ends.
@@ -90,8 +97,9 @@ impl Part {
             polled: AtomicBool::new(terms.polled),
             note: None,
             shown: AtomicBool::new(false),
-            place: AtomicU64::new(0),
+            place: AtomicU32::new(0),
             end_told: AtomicBool::new(false),
+            floor: AtomicU64::new(UNASKED),
             grant: Mutex::default(),
             changed: Notify::new(),
         }
@@ -108,14 +116,49 @@ impl Part {
         !self.shown.swap(true, Ordering::Relaxed)
     }
 
+    /// Notes the floor of a request; that of the first one counts.
+    pub(crate) fn asks_above(&self, floor: u64) {
+        // Requests of one claim follow each other.
+        if self.floor.load(Ordering::Relaxed) == UNASKED {
+            self.floor.store(floor, Ordering::Relaxed);
+        }
+    }
+
+    /// Checks the token of a grant.
+    ///
+    /// # Errors
+    ///
+    /// If the counter is at its end, or has gone back: the token is not larger than one that the client had seen before it asked.
+    pub(crate) fn trusts(&self, token: FencingToken) -> std::result::Result<(), StoreError> {
+        let floor = self.floor.load(Ordering::Relaxed);
+        let name = self.protocol.name();
+        if token >= FencingToken::END {
+            let counter = name.counter();
+            return Err(StoreError::distrusted(format!(
+                "the fencing tokens of {counter} are used up: delete this key, restart the clients that use it, and reset the \
+                 tokens that resources have recorded; the next token is the server's time"
+            )));
+        }
+        let draws = self.terms.draws && self.predecessor.get().is_none();
+        if draws && floor != UNASKED && token.get() <= floor {
+            let counter = name.counter();
+            return Err(StoreError::distrusted(format!(
+                "the server granted with fencing token {token} after {floor}: {counter} has gone back; ask again, since every \
+                 request raises it to what its client has seen"
+            )));
+        }
+        Ok(())
+    }
+
     /// Notes its place in the queue, counted from 1.
     pub(crate) fn stands_at(&self, place: u64) {
+        let place = place.try_into().unwrap_or(u32::MAX);
         self.place.store(place, Ordering::Relaxed);
     }
 
     /// Its last known place in the queue.
     pub(crate) fn place(&self) -> Option<u64> {
-        Some(self.place.load(Ordering::Relaxed)).filter(|place| *place > 0)
+        Some(self.place.load(Ordering::Relaxed).into()).filter(|place| *place > 0)
     }
 
     /// Describes the loss of this part for this reason.

@@ -255,6 +255,7 @@ impl Requester {
         };
         let keep = cooldown_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
         let floor = self.floors.of(part.protocol.name());
+        part.asks_above(floor);
         let terms = &part.terms;
         RequestContext::new(&part.id, terms.ttl, floor, token)
             .cooling_down(keep)
@@ -329,6 +330,10 @@ impl Requester {
         token: FencingToken,
         request: Request,
     ) -> Verdict {
+        // Anyone who may publish can send this. What a script would not draw is at most a hint.
+        if token.is_of_the_future() || part.trusts(token).is_err() {
+            return Verdict::Recheck;
+        }
         let now = self.clock.now();
         let verdict = part.change(|claim| claim.granted_by_message(token, request, now));
         if let Verdict::Granted(token) = verdict {
@@ -344,14 +349,19 @@ impl Requester {
         request: Request,
         answer: Result<Answer, StoreError>,
     ) -> Result<Verdict, Failed> {
-        if let Ok(Answer::Granted(token)) = answer {
-            self.floors.saw(part.protocol.name(), token);
-        }
         let answer = answer.map(|answer| answer.polling_every(part.terms.poll_every));
         let now = self.clock.now();
         let (outcome, happened) = part.change(|claim| {
             let deadline = claim.deadline();
-            let outcome = match answer {
+            let trusted = match answer {
+                Ok(Answer::Granted(token)) if deadline.is_none() => part.trusts(token),
+                _ => Ok(()),
+            };
+            let outcome = match trusted.and(answer) {
+                Err(error) if error.is_distrust() => {
+                    claim.refuses_grant(request);
+                    Err(Failed::Store(error))
+                }
                 Ok(answer) => Ok(claim.answered(request, answer, now)),
                 Err(error) => {
                     claim.failed(request, error.outcome());
@@ -377,7 +387,7 @@ impl Requester {
             Ok(Verdict::Waiting(place)) => part.stands_at(place),
             _ => {}
         }
-        // A message has reported the grant before the answer came.
+        // Only what was accepted: a token that no script draws would be sent to every server.
         if let Ok(Verdict::Granted(token)) = outcome {
             self.floors.saw(part.protocol.name(), token);
         }

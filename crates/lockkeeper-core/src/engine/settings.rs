@@ -215,6 +215,7 @@ impl Settings {
             poll_every: self.poll_every,
             wait_until: None,
             in_cohort: false,
+            draws: false,
             proposal: 0,
         })
     }

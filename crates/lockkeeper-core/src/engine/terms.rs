@@ -37,6 +37,8 @@ pub(crate) struct Terms {
     pub(crate) wait_until: Option<Moment>,
     /// Whether it belongs to the cohort of its client and name, whose claims hand the name over to each other.
     pub(crate) in_cohort: bool,
+    /// Whether its grant draws a token of its own, which must be larger than all that the client had seen before it asked.
+    pub(crate) draws: bool,
     /// The token that a lock on several servers asks all of them for; 0: none.
     pub(crate) proposal: u64,
 }

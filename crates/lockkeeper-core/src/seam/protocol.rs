@@ -187,10 +187,7 @@ impl Answer {
         let field = |index: usize| fields.get(index).and_then(Value::as_i64);
         let (number, second) = (|| field(0), || field(1));
         Some(match status {
-            Status::Granted => {
-                let token = FencingToken::new(number()?.try_into().ok()?);
-                Self::Granted((token < FencingToken::END).then_some(token)?)
-            }
+            Status::Granted => Self::Granted(FencingToken::new(number()?.try_into().ok()?)),
             Status::Busy => {
                 let left = u64::try_from(number()?).ok().map(Duration::from_millis);
                 match second() {
@@ -312,6 +309,12 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// of this client's waiters.
     fn reenters(&self) -> bool {
         false
+    }
+
+    /// Returns whether a grant may share the token of other owners' claims that stand, as those of readers do. Such a token may be
+    /// smaller than one that the client has seen since. Every other grant draws a token of its own, unless it is a re-entry.
+    fn shares_tokens(&self) -> bool {
+        true
     }
 
     /// For kinds whose claims wait in a queue on the server.

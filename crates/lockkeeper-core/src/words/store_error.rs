@@ -24,6 +24,8 @@ pub enum Outcome {
 pub struct StoreError {
     outcome: Outcome,
     message: String,
+    /// The client refused the answer, not the server the request.
+    by_client: bool,
     /// What to do about it.
     remedy: Option<Arc<str>>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -34,6 +36,7 @@ impl StoreError {
         Self {
             outcome,
             message,
+            by_client: false,
             remedy: None,
             source: None,
         }
@@ -52,6 +55,18 @@ impl StoreError {
     /// The server's complete error reply: its first word is the error code.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(Outcome::Refused, message.into())
+    }
+
+    /// The server granted what this client refuses: the claim must be released, and asking again at once may give the same.
+    pub(crate) fn distrusted(message: impl Into<String>) -> Self {
+        let mut error = Self::new(Outcome::Refused, message.into());
+        error.by_client = true;
+        error
+    }
+
+    /// Whether it is the [client](Self::distrusted) that refuses.
+    pub(crate) const fn is_distrust(&self) -> bool {
+        self.by_client
     }
 
     /// Keeps the client library's own error as the source of this one.
@@ -80,8 +95,8 @@ impl StoreError {
     /// answer.
     pub fn code(&self) -> Option<&str> {
         match self.outcome {
-            Outcome::Refused => self.message.split_whitespace().next(),
-            Outcome::NotSent | Outcome::Unknown => None,
+            Outcome::Refused if !self.by_client => self.message.split_whitespace().next(),
+            _ => None,
         }
     }
 
@@ -106,7 +121,7 @@ impl StoreError {
     /// Returns whether the same request may succeed later: there was no answer, or the server is not ready now.
     pub fn is_transient(&self) -> bool {
         match self.code() {
-            None => true,
+            None => !self.by_client,
             Some(code) => matches!(
                 code,
                 "LOADING"
@@ -127,6 +142,7 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.outcome {
+            Outcome::Refused if self.by_client => write!(f, "{}", Printable(&self.message)),
             Outcome::NotSent => write!(f, "{}", Printable(&self.message)),
             Outcome::Unknown => write!(f, "no answer: {}", Printable(&self.message)),
             Outcome::Refused => {

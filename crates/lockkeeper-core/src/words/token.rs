@@ -6,6 +6,9 @@ use std::time::{Duration, SystemTime};
 /// A token is not taken as a time if that time would be longer ago than this.
 const PLAUSIBLE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
+/// How far ahead of this machine's clock a server's clock may be before a message with its token must be confirmed.
+const AHEAD: Duration = Duration::from_secs(86_400);
+
 /// A fencing token: a number given with a grant; a larger number means a later grant.
 ///
 /// Tokens of a name increase between any two grants that exclude each other. They are close to the server's time in
@@ -14,8 +17,9 @@ const PLAUSIBLE: Duration = Duration::from_secs(10 * 365 * 86_400);
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// Scripts draw tokens only below this number: from here on, Lua's numbers cannot represent every integer.
-    pub(crate) const END: Self = Self(1 << 53);
+    /// No token: what scripts answer with when the counter is at its end. From the next number on, Lua's numbers cannot represent
+    /// every integer.
+    pub(crate) const END: Self = Self((1 << 53) - 1);
 
     /// The token with this number.
     pub const fn new(number: u64) -> Self {
@@ -25,6 +29,12 @@ impl FencingToken {
     /// Returns the number to pass to the resource.
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// Whether the token would be of a time that no server's clock shows: more than a day from now.
+    pub(crate) fn is_of_the_future(self) -> bool {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Duration::from_micros(self.0) > now.saturating_add(AHEAD)
     }
 
     /// Returns when the token was drawn, by the server's clock. The result is a little too late if an equal or larger

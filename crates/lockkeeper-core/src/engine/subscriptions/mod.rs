@@ -69,19 +69,13 @@ struct State {
     /// Notified when the channel is subscribed to, or the server has refused that.
     openings: BTreeMap<String, Weak<Notify>>,
     /// The watchers of a channel, which are notified of every message.
-    watched: BTreeMap<String, watch::Sender<()>>,
+    watched: BTreeMap<String, Watched>,
     /// Failed subscriptions, for the log.
     failures: Tally,
 }
 
-impl State {
-    /// Notifies the watchers of these channels that messages may have been missed.
-    fn missed(&self, on: impl Fn(&str) -> bool) {
-        for (_, watched) in self.watched.iter().filter(|(channel, _)| on(channel)) {
-            watched.send_replace(());
-        }
-    }
-}
+/// Notifies the watchers of one channel, which wakes them: only while the state is not locked.
+type Watched = Arc<watch::Sender<()>>;
 
 /// An order to the task.
 #[derive(Debug)]
@@ -257,10 +251,10 @@ impl Subscriptions {
 
     fn message(&self, claims: &Claims, channel: &str, payload: &[u8]) {
         let (reader, watched) = self.with(|state| {
-            let watched = state.watched.get(channel);
-            let told = watched.is_some_and(|watched| watched.send(()).is_ok());
-            (state.registry.reader(channel).cloned(), told)
+            let watched = state.watched.get(channel).cloned();
+            (state.registry.reader(channel).cloned(), watched)
         });
+        let watched = watched.is_some_and(|watched| watched.send(()).is_ok());
         match reader {
             Some(Reader::Client(_)) => return presence::told(claims, payload),
             Some(Reader::Queue) => {
@@ -285,6 +279,14 @@ impl Subscriptions {
         tracing::debug!(channel, "ignored an unknown message");
     }
 
+    /// Notifies all watchers that messages may have been missed.
+    fn missed(&self) {
+        let all: Vec<Watched> = self.with(|state| state.watched.values().cloned().collect());
+        for watched in all {
+            watched.send_replace(());
+        }
+    }
+
     /// Every channel of a silent server fails repeatedly. So one line is logged for each cause, and later lines count
     /// the repeats.
     fn log_failure(&self, channel: &str, error: &StoreError, now: Moment) {
@@ -306,12 +308,17 @@ impl Subscriptions {
         let now = self.clock.now();
         match result {
             Ok(()) => {
-                let (opening, reader) = self.change_state(|state| {
+                let (opening, watched, reader) = self.change_state(|state| {
                     let opening = state.openings.remove(channel);
-                    state.missed(|watched| watched == channel);
+                    let watched = state.watched.get(channel).cloned();
                     let reader = state.registry.reader(channel).cloned();
-                    ((opening, reader), state.registry.subscribed(channel, now))
+                    let steps = state.registry.subscribed(channel, now);
+                    ((opening, watched, reader), steps)
                 });
+                // Messages may have been missed.
+                if let Some(watched) = watched {
+                    watched.send_replace(());
+                }
                 match reader {
                     Some(Reader::Client(client)) => claims.hears(client),
                     // The key may have gone before the subscription was in place.
@@ -447,7 +454,7 @@ async fn run(
                 let now = clock.now();
                 if !mutant!(DeafToReconnect) {
                     subscriptions.change(|registry| registry.gap(now));
-                    subscriptions.with(|state| state.missed(|_| true));
+                    subscriptions.missed();
                     claims.all_due();
                 }
                 introduction.hurry(now);

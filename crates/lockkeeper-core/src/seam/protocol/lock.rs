@@ -171,6 +171,10 @@ impl Protocol for LockProtocol {
         }
     }
 
+    fn shares_tokens(&self) -> bool {
+        matches!(self.share, Share::Parts(_))
+    }
+
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
         let limit = ask.queue_limit();
         let queue_limit: &dyn Display = match (self.queues, ask.queue_limit) {

@@ -1,5 +1,5 @@
 //! The texts of script calls, in which what differs without a difference in behaviour has a name: uuids, the random halves of
-//! claims and request numbers are numbered in the order in which they first appear.
+//! claims, the notes of claims and request numbers are numbered in the order in which they first appear.
 
 use std::collections::BTreeMap;
 
@@ -56,6 +56,10 @@ impl Names {
                 let claim = self.number(&format!("{uuid}{number}"), random);
                 named.push_str(&format!("/{claim}"));
                 rest = &rest[1 + RANDOM..];
+            } else if let Some(digest) = rest.strip_prefix("}:").filter(|it| is_digest(it)) {
+                let note = self.number(&format!("note of {uuid}"), digest);
+                named.push_str(&format!("}}:note{note}"));
+                rest = "";
             }
         }
         named + rest
@@ -90,6 +94,11 @@ impl Names {
         let (keys, args) = (keys.join(" "), args.join(" "));
         format!("c{link} s{server} {script}{form} #{request} [{keys}] {args}")
     }
+}
+
+/// Whether it is the end of a note's key, which follows from the claim.
+fn is_digest(text: &str) -> bool {
+    text.len() == RANDOM && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Where the first uuid in a text begins.
