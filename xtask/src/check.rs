@@ -18,6 +18,11 @@ use crate::steps::{Steps, cargo, execute};
 /// Format, lints, laws, the book, the documentation.
 pub(crate) fn run(steps: &mut Steps) -> Result<()> {
     without_compiling(steps)?;
+    by_compiling(steps)
+}
+
+/// The checks that compile everything.
+pub(crate) fn by_compiling(steps: &mut Steps) -> Result<()> {
     steps.cargo(&format!(
         "clippy --workspace {FEATURES} --all-targets -- -D warnings"
     ))?;

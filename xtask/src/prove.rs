@@ -76,11 +76,13 @@ const MOST_CRATES: usize = 100;
 /// How long the soak takes, in minutes: long enough to kill some hundred processes.
 const SOAK: &str = "3";
 
-/// The thirds in which these run.
+/// The thirds in which these run, so that each takes about as long.
 const PEERS_IN: u64 = 0;
+const LOAD_IN: u64 = 0;
+const CHECK_IN: u64 = 1;
 const FRED_IN: u64 = 1;
 const BROWSER_IN: u64 = 1;
-const PAIRS_IN: u64 = 2;
+const BUILDS_IN: u64 = 2;
 
 /// What to prove.
 #[derive(Debug, Args)]
@@ -114,11 +116,14 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     let others = steps.run("other servers to test against", servers::offer)?;
     // Built beside the checks: much of it waits for downloads.
     let peers = turn.has(PEERS_IN).then(|| std::thread::spawn(peers::offer));
-    check::run(steps)?;
-    steps.run(
-        "licences, versions and sources of dependencies",
-        deny::check,
-    )?;
+    check::without_compiling(steps)?;
+    if turn.has(CHECK_IN) {
+        check::by_compiling(steps)?;
+        steps.run(
+            "licences, versions and sources of dependencies",
+            deny::check,
+        )?;
+    }
     steps.run("build all tests", || tests.build())?;
     let mut proved = Proved::new();
     steps.run("long searches, histories and mutants", || {
@@ -140,10 +145,14 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
     }
     // These wait for servers more than they compute.
     std::thread::scope(|scope| {
-        let loaded = scope.spawn(|| under_load(&tests));
-        let soaked = scope.spawn(soak);
-        other_builds(steps, turn)?;
-        for (name, beside) in [("under load, a minute each", loaded), ("the soak", soaked)] {
+        let beside = turn.has(LOAD_IN).then(|| {
+            let (loaded, soaked) = (scope.spawn(|| under_load(&tests)), scope.spawn(soak));
+            [("under load, a minute each", loaded), ("the soak", soaked)]
+        });
+        if turn.has(BUILDS_IN) {
+            other_builds(steps)?;
+        }
+        for (name, beside) in beside.into_iter().flatten() {
             steps.run(name, || {
                 let outcome = beside.join();
                 outcome.map_err(|_| anyhow!("its run has panicked"))?
@@ -151,8 +160,6 @@ pub(crate) fn run(steps: &mut Steps, options: &Options) -> Result<()> {
         }
         anyhow::Ok(())
     })?;
-    examples::run(steps, &examples::Options::default())?;
-    dist::prove(steps, &program("lockkeeper")?)?;
     println!("\n== proved, {turn}");
     for (what, number) in proved {
         println!("{number:>12}  {what}");
@@ -229,8 +236,9 @@ fn under_load(tests: &Nextest) -> Result<()> {
     loaded.at_once(UNDER_LOAD_AT_ONCE).run()
 }
 
-/// Builds that the tests do not need: of documentation, of few features, with the oldest Rust.
-fn other_builds(steps: &mut Steps, turn: Turn) -> Result<()> {
+/// Builds that the tests do not need: of documentation and examples, of few features, with the oldest Rust, for machines
+/// without Rust.
+fn other_builds(steps: &mut Steps) -> Result<()> {
     steps.run("examples in the documentation", nextest::documentation)?;
     for features in ["", "redis"] {
         let package = "test --package lockkeeper --test features --no-default-features --features";
@@ -240,11 +248,11 @@ fn other_builds(steps: &mut Steps, turn: Turn) -> Result<()> {
         "the packages, compiled of what would be published",
         check::unpacked,
     )?;
-    if turn.has(PAIRS_IN) {
-        steps.run("the facade with few of its features", few_features)?;
-    }
+    steps.run("the facade with few of its features", few_features)?;
     steps.run("what a service builds", count_of_a_service)?;
-    steps.run("the oldest Rust that is promised", oldest::check)
+    steps.run("the oldest Rust that is promised", oldest::check)?;
+    examples::run(steps, &examples::Options::default())?;
+    dist::prove(steps, &program("lockkeeper")?)
 }
 
 /// Features only add: none needs a third one to be present or absent. Clippy also examines the members that they are passed on

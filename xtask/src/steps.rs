@@ -8,8 +8,9 @@ use anyhow::{Context, Result, bail};
 use crate::house::root;
 
 /// The steps so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Steps {
+    began: Instant,
     done: Vec<Step>,
 }
 
@@ -20,10 +21,20 @@ struct Step {
     passed: bool,
 }
 
+impl Default for Steps {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            done: Vec::new(),
+        }
+    }
+}
+
 impl Steps {
-    /// Runs a step of this program.
+    /// Runs a step of this program. Its heading has the time since the first, so that a run that is cut short shows where its
+    /// time went.
     pub(crate) fn run<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
-        println!("\n== {name}");
+        println!("\n== {:.0} s: {name}", self.began.elapsed().as_secs_f64());
         let start = Instant::now();
         let outcome = step();
         self.done.push(Step {
