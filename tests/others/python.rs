@@ -9,6 +9,7 @@ use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site as _;
 use lockkeeper_testkit::until::{PATIENCE, beyond_stalls};
 use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
 use super::live::words;
@@ -252,5 +253,27 @@ async fn a_holder_is_told_that_it_is_revoked<L: Lock + 'static>(
     both.granted(1).await?;
     ensure!(both.ours.revoke("name").await? == 1);
     ensure!(both.step("lost", 1).await?["reason"] == "revoked");
+    Ok(())
+}
+
+/// Faults between the client and its connection can be planned in Python alone, so these tests are written in it.
+#[tokio::test]
+#[ignore = "long: needs Python"]
+async fn requests_that_fail_and_tasks_that_are_cancelled_leave_nothing_behind() -> Result<()> {
+    let Some(words) = words("python-client")? else {
+        return Ok(());
+    };
+    let python = words.first().context("no word")?;
+    let tests = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/peers/python-client/test_client.py"
+    );
+    let server = Server::start().await?;
+    let mut run = Command::new(python);
+    run.arg(tests).arg(server.address().to_string());
+    let run = timeout(PATIENCE * 5, run.kill_on_drop(true).output()).await??;
+    let printed = String::from_utf8_lossy(&run.stderr);
+    ensure!(run.status.success(), "{printed}");
+    println!("{printed}");
     Ok(())
 }

@@ -9,6 +9,7 @@ It excludes, wakes and queues with every other client of these locks, whatever i
 """
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -21,7 +22,7 @@ from binascii import crc_hqx
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, NoScriptError, TimeoutError
+from redis.exceptions import ConnectionError, NoScriptError, RedisError, TimeoutError
 
 LUA = pathlib.Path(__file__).resolve().parents[3] / "lua"
 STANDING = "client lease wake value members standing holding admit settle queue waiters place turns"
@@ -35,6 +36,8 @@ FRAGMENTS = {
     "release": f"clock token {STANDING.replace('value', 'value thin')}",
 }
 NO_ANSWER = (ConnectionError, TimeoutError)
+# How long the confirmation of a subscription may take before it is asked for again, s.
+UNCONFIRMED = 1.0
 # A clock that goes on while the machine sleeps, where there is one.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -48,11 +51,37 @@ class Refused(Exception):
 
 
 class Gone(Exception):
-    """The place in the queue is lost: nobody was heard for one waiter ttl."""
+    """The claim is over before its client has held: its place in the queue is lost, or it is revoked. A new one asks."""
 
 
 def now():
     return time.clock_gettime(CLOCK)
+
+
+async def within(event, seconds):
+    """Waits for an event, for so long at most."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except asyncio.TimeoutError:
+        pass
+
+
+def cancellations():
+    return asyncio.current_task().cancelling()
+
+
+def heed(before):
+    """Ends a task that was cancelled since. If an answer comes at the same moment, redis-py on Python 3.11 returns that instead."""
+    if cancellations() > before:
+        raise asyncio.CancelledError
+
+
+async def stop(task):
+    """Cancels a task until it has ended."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=0.1)
 
 
 def load(name):
@@ -90,6 +119,13 @@ class Name:
         return "lockkeeper.%s:{%s}" % (part, self.main)
 
 
+class Channel:
+    """What the claims that listen to one channel share."""
+
+    def __init__(self):
+        self.listeners, self.confirmed = 0, asyncio.Event()
+
+
 class Client:
     """One connection pool for scripts, one connection for messages."""
 
@@ -101,21 +137,39 @@ class Client:
         self.namespace, self.waiter_ttl, self.uuid = namespace, waiter_ttl, str(uuid.uuid4())
         self.requests, self.owners = itertools.count(1), itertools.count(1)
         self.scripts = {name: load(name) for name in FRAGMENTS}
-        # The largest token seen of each counter; the claims that are alive; who wants which channel, and whether it is subscribed to.
+        # The largest token seen of each counter; the claims that are alive; the channels that somebody listens to.
         self.floors, self.claims, self.channels, self.background = {}, {}, {}, set()
+        self.listening, self.subscribing = None, asyncio.Lock()
 
     async def __aenter__(self):
-        own = f"lockkeeper.client:{self.uuid}"
-        self.channels[own] = [1, asyncio.Event()]
-        await self.messages.subscribe(own)
+        before, own = cancellations(), f"lockkeeper.client:{self.uuid}"
+        self.channels[own] = Channel()
+        try:
+            await self.messages.subscribe(own)
+            heed(before)
+        except BaseException:
+            await self._close()
+            raise
         self.listening = asyncio.create_task(self._listen())
         return self
 
     async def __aexit__(self, *_):
-        await asyncio.gather(*self.background)
-        self.listening.cancel()
-        await self.messages.aclose()
-        await self.redis.aclose()
+        """Ends every acquisition and waits for releases. What is still held ends with its lease: the work under it may go on."""
+        for lease in list(self.claims.values()):
+            lease.end("closed")
+        try:
+            while self.background or any(lease.renewing is None for lease in self.claims.values()):
+                await asyncio.wait([*self.background, asyncio.create_task(asyncio.sleep(0.01))])
+        finally:
+            await self._close()
+
+    async def _close(self):
+        try:
+            if self.listening:
+                await stop(self.listening)
+        finally:
+            await self.messages.aclose()
+            await self.redis.aclose()
 
     def mutex(self, name, ttl=30.0):
         return Lock(self, name, "mutex", ttl)
@@ -139,40 +193,59 @@ class Client:
         while True:
             try:
                 message = await self.messages.get_message(timeout=None)
-            except NO_ANSWER:
+            except RedisError:
                 # The next call connects and subscribes anew. What is missed is found by heartbeats and renewals.
                 await asyncio.sleep(0.1)
                 continue
             if message is None:
                 continue
             if message["type"] == "subscribe" and (channel := self.channels.get(message["channel"].decode())):
-                channel[1].set()
+                channel.confirmed.set()
             elif message["type"] == "message":
-                word, claim, *rest = message["data"].decode().split()
-                lease = self.claims.get(claim)
-                if lease and word == "G":
-                    lease.granted_by_message(int(rest[0]), int(rest[1]))
-                elif lease and word in ("revoked", "gone"):
-                    lease.end(word)
+                self._told(message["data"].decode().split())
 
-    async def listen(self, channel):
-        """Returns when every message on the channel arrives."""
-        if channel not in self.channels:
-            self.channels[channel] = [0, asyncio.Event()]
-            await self.messages.subscribe(channel)
-        self.channels[channel][0] += 1
-        await self.channels[channel][1].wait()
+    def _told(self, words):
+        match words:
+            case ["G", claim, token, request, *_] if lease := self.claims.get(claim):
+                lease.granted_by_message(int(token), int(request))
+            case ["revoked" | "gone" as word, claim, *_] if lease := self.claims.get(claim):
+                lease.end(word)
 
-    async def listen_no_more(self, channel):
-        self.channels[channel][0] -= 1
-        if not self.channels[channel][0]:
-            del self.channels[channel]
-            await self.messages.unsubscribe(channel)
+    def listen(self, name):
+        """Subscribes in the background until that is confirmed. Whoever listens goes on without messages meanwhile."""
+        channel = self.channels.get(name)
+        if channel is None:
+            channel = self.channels[name] = Channel()
+            self.later(self._subscribe(name, channel))
+        channel.listeners += 1
+        return channel
+
+    def listen_no_more(self, name):
+        channel = self.channels[name]
+        channel.listeners -= 1
+        if not channel.listeners:
+            del self.channels[name]
+            channel.confirmed.set()
+            self.later(self._unsubscribe(name))
+
+    async def _subscribe(self, name, channel):
+        while not channel.confirmed.is_set():
+            with contextlib.suppress(RedisError):
+                async with self.subscribing:
+                    await self.messages.subscribe(name)
+            await within(channel.confirmed, UNCONFIRMED)
+
+    async def _unsubscribe(self, name):
+        with contextlib.suppress(RedisError):
+            async with self.subscribing:
+                if name not in self.channels:
+                    await self.messages.unsubscribe(name)
 
     def later(self, work):
         task = asyncio.create_task(work)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
+        return task
 
 
 class Lock:
@@ -181,15 +254,16 @@ class Lock:
 
     async def acquire(self):
         """Waits in the queue until it holds. Cancelled, it leaves the queue in the background."""
+        before = cancellations()
         while True:
             lease = Lease(self)
             try:
-                await lease.acquire()
+                await lease.acquire(before)
                 return lease
             except Gone:
-                self.client.later(lease.release())
+                lease.leave()
             except BaseException:
-                self.client.later(lease.release())
+                lease.leave()
                 raise
 
     async def __aenter__(self):
@@ -208,10 +282,10 @@ class Lease:
         # A grant by message lasts for as long as the waiter is alive: not for longer than the lease would.
         self.waiter_ttl = min(self.client.waiter_ttl, max(self.ttl, 1.0))
         self.claim = f"{self.client.uuid}:{next(self.client.owners)}/{secrets.token_hex(8)}"
-        self.token = self.deadline = self.reason = self.renewing = None
+        self.token = self.deadline = self.reason = self.renewing = self.releasing = None
         # Granted at once, and nothing else heard of since; an acquire has no answer and may still be executed.
         self.alone, self.in_doubt = True, False
-        self.sent, self.granted, self.lost = {}, asyncio.Event(), asyncio.Event()
+        self.sent, self.decided, self.lost = {}, asyncio.Event(), asyncio.Event()
         self.client.claims[self.claim] = self
 
     def ensure_held(self):
@@ -221,6 +295,7 @@ class Lease:
     def end(self, reason):
         self.reason = self.reason or reason
         self.lost.set()
+        self.decided.set()
 
     def _keys(self, parts):
         own = {"main": self.name.main, "counter": self.name.counter, "gone": f"{self.name.key('gone')}:{self.claim}"}
@@ -256,24 +331,32 @@ class Lease:
         floors, counter = self.client.floors, self.name.counter
         floors[counter] = max(floors.get(counter, 0), token)
         self.deadline = max(self.deadline or 0, sent + ttl * 0.99 - 0.005)
-        self.granted.set()
+        self.decided.set()
 
     def granted_by_message(self, token, request):
         self.alone = False
         if self.token is None and request in self.sent:
             self._held(token, self.sent[request], self.waiter_ttl)
 
-    async def acquire(self):
-        left = await self._enter()
+    async def acquire(self, before):
+        """Raises if the task was cancelled more often than `before`, even if it has been granted."""
+        left = await self._enter(before)
         if left is not None:
             self.alone = False
-            await self._wait()
+            await self._wait(before)
+        self._go_on(before)
         self.renewing = asyncio.create_task(self._keep())
 
-    async def _enter(self):
+    def _go_on(self, before):
+        heed(before)
+        if self.reason:
+            raise Lost(self.reason) if self.reason == "closed" else Gone
+
+    async def _enter(self, before):
         """Asks until the server knows: None if the claim holds, or for how long others do at least."""
         patience = now() + self.ttl
         while True:
+            self._go_on(before)
             try:
                 sent, status, fields = await self._acquire(0)
             except NO_ANSWER:
@@ -283,6 +366,8 @@ class Lease:
                 continue
             if status == "GRANTED":
                 return self._held(int(fields[0]), sent, self.ttl)
+            if status in ("GONE", "REVOKED"):
+                raise Gone
             if status != "WAITING":
                 raise Refused(f"{self.name.main}: {status} {fields}")
             return int(fields[0])
@@ -297,19 +382,18 @@ class Lease:
         self.in_doubt = before
         return asked
 
-    async def _wait(self):
+    async def _wait(self, before):
         told = f"{self.name.key('grant')}:{self.client.uuid}"
-        await self.client.listen(told)
+        channel = self.client.listen(told)
         try:
-            # The first of them finds what was told before anybody listened.
-            left = 0
-            while not self.granted.is_set():
-                try:
-                    await asyncio.wait_for(self.granted.wait(), min(left, self.waiter_ttl / 3))
-                except asyncio.TimeoutError:
-                    left = await self._heartbeat()
+            while not self.decided.is_set():
+                # The heartbeat behind the confirmation finds what was told before anybody listened.
+                await within(channel.confirmed, self.waiter_ttl / 6)
+                left = await self._heartbeat()
+                self._go_on(before)
+                await within(self.decided, min(left, self.waiter_ttl / 3))
         finally:
-            await self.client.listen_no_more(told)
+            self.client.listen_no_more(told)
 
     async def _heartbeat(self):
         """For how long it may sleep: the first in the queue looks when the lease of the holder has ended."""
@@ -321,8 +405,8 @@ class Lease:
             return self.waiter_ttl / 6
         if status == "GRANTED":
             self._held(int(fields[0]), sent, self.ttl)
-        elif status == "GONE":
-            raise Gone()
+        elif status in ("GONE", "REVOKED"):
+            raise Gone
         elif status != "WAITING":
             raise Refused(f"{self.name.main}: {status}")
         elif len(fields) > 1 and int(fields[1]) >= 0:
@@ -338,14 +422,16 @@ class Lease:
                 return self.end("expired")
             try:
                 if now() < due:
-                    await asyncio.wait_for(self.lost.wait(), min(left, due - now()))
+                    await within(self.lost, min(left, due - now()))
                 else:
                     due = now() + self.ttl / 3
-                    await asyncio.wait_for(self._renew(), left)
-            except NO_ANSWER:
-                due = now() + self.ttl / 6
+                    async with asyncio.timeout(left):
+                        await self._renew()
             except asyncio.TimeoutError:
                 pass
+            except Exception:
+                # Whatever the server has answered: nobody else would say that the lease is over.
+                due = now() + self.ttl / 6
 
     async def _renew(self):
         if self.in_doubt:
@@ -359,16 +445,27 @@ class Lease:
                 return await self._renew()
         else:
             sent, status, _ = await self._ask("renew_inflated", "main holders holders", self._ms(self.ttl), "x")
+        if now() >= self.deadline:
+            # It has been over meanwhile, which somebody may have seen.
+            return self.end("expired")
         if status == "RENEWED":
             return self._held(self.token, sent, self.ttl)
         self.end("revoked" if status == "REVOKED" else "gone")
 
     async def release(self):
-        """Whether it held until now. Repeated until the server answers, for 5 s."""
+        """Whether it held until now. Repeated until the server answers, for 5 s; if this is cancelled, in the background."""
+        return await asyncio.shield(self.leave())
+
+    def leave(self):
+        """The task that releases it."""
         self.end("released")
+        self.client.claims.pop(self.claim, None)
+        self.releasing = self.releasing or self.client.later(self._leave())
+        return self.releasing
+
+    async def _leave(self):
         if self.renewing:
-            self.renewing.cancel()
-        del self.client.claims[self.claim]
+            await stop(self.renewing)
         end = now() + 5
         while True:
             try:
