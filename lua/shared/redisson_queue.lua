@@ -21,12 +21,14 @@ local function first_of(line, writes)
     if not first or ends and tonumber(ends) > line.now then
       break
     end
+    redis.call('ZADD', line.timeouts, 'XX', '0', 'none') -- Changes nothing, but needs memory, see shared/enter.
     redis.call('LPOP', line.queue)
     redis.call('ZREM', line.timeouts, first)
     redis.call('HDEL', line.places, first)
     first = redis.call('LINDEX', line.queue, 0)
   end
   if line.ZCARD > line.LLEN then
+    redis.call('ZADD', line.timeouts, 'XX', '0', 'none')
     for _, owner in ipairs(redis.call('ZRANGE', line.timeouts, 0, MOST - 1)) do
       if not redis.call('LPOS', line.queue, owner) then
         redis.call('ZREM', line.timeouts, owner)

@@ -22,8 +22,8 @@
 -- PUBLISH channel: how many permits are available, if some were given back
 
 local claim, ttl, n, leased = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6]), ARGV[7] == '1'
--- Begins with a read that counts as a write, even if nothing is granted: a replica without data would answer that no permits are available.
-local value, fault = read_permits(KEYS[1], KEYS[2], KEYS[3], leased)
+-- A repeat is a renewal, and is read like one.
+local value, fault, more = read_permits(KEYS[1], KEYS[2], KEYS[3], leased, ARGV[5] == '0' and 'GET' or nil)
 if fault then
   return fault
 end
@@ -36,6 +36,9 @@ end
 local micros = server_now()
 local now = math.floor(micros / 1000)
 local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'limit', 0, value and 128 or 0)
+if #over > 0 then
+  redis.call('ZADD', KEYS[2], 'XX', '0', 'none') -- Changes nothing, but needs memory, see shared/enter.
+end
 local freed = give_back(KEYS[1], KEYS[2], KEYS[3], over, leased)
 if freed then
   value = tonumber(freed)
@@ -50,6 +53,7 @@ if hold and hold.flags == 'r' then
 end
 local missing = hold and 0 or untaken(KEYS[2], members_of(claim, n, leased), n, leased)
 if missing > (value or 0) then
+  redis.call(AS_A_WRITE, KEYS[1]) -- A replica without data would answer the same.
   local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
   local left = first and math.ceil(tonumber(first) - now) or -1
   return { ARGV[1], 'BUSY', left < KEPT and left or -1 }
