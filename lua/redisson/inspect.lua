@@ -26,7 +26,8 @@ if redis.call('TYPE', KEYS[1]).ok ~= 'hash' or not is_held(KEYS[1]) then
   return { ARGV[1], 'WRONG_KIND' }
 end
 local owner, left = redis.call('HKEYS', KEYS[1])[1], redis.call('PTTL', KEYS[1])
-local facts = redis.call('HMGET', KEYS[2], 'first', 'token', 'revoked', 'fenced')
+local ours = redis.call('TYPE', KEYS[2]).ok == 'hash' -- A key of another type counts no claim.
+local facts = ours and redis.call('HMGET', KEYS[2], 'first', 'token', 'revoked', 'fenced') or {}
 local state = client_of(owner) and 'cooldown' or 'held'
 if not facts[1] or owner_of(facts[1]) ~= owner then
   facts = { owner, '', false }

@@ -441,3 +441,28 @@ async fn readers_that_wait_come_in_together() -> Result<()> {
     guard.release().await?;
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_data_about_claims_is_of_another_kind() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    java_reads(&site, &[(THREAD, 30_000)]).await?;
+    let name = "lockkeeper.redisson:{prices}";
+    site.command(&["SET", name, "text"]).await?;
+    let lock = RedissonReadWriteLock::new(&client, "prices");
+    for refused in [
+        lock.read().await.err(),
+        lock.inspect().await.err(),
+        lock.force_release(THREAD).await.err(),
+    ] {
+        ensure!(
+            matches!(refused, Some(Error::WrongKind { .. })),
+            "{refused:?}"
+        );
+    }
+    // No holder is known that could be asked.
+    let refused = lock.revoke().await;
+    ensure!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    ensure!(site.command(&["GET", name]).await? == "text");
+    Ok(())
+}

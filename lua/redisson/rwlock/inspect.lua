@@ -19,7 +19,7 @@ local type_of, counts, known = redis.call('TYPE', KEYS[1]).ok, {}, {}
 if type_of == 'none' then
   return { ARGV[1], 'FREE', listeners(ARGV[2]) }
 end
-if type_of ~= 'hash' or not redis.call('HGET', KEYS[1], 'mode') then
+if type_of ~= 'hash' or not redis.call('HGET', KEYS[1], 'mode') or not are_claims(KEYS[2]) then
   return { ARGV[1], 'WRONG_KIND' }
 end
 for into, key in pairs({ [counts] = KEYS[1], [known] = KEYS[2] }) do
