@@ -39,20 +39,17 @@ local function read_permits(main, ends, claims, leased, command)
   if value == nil or not fits or value and not (#value < 16 and (value == '0' or string.find(value, '^-?[1-9]%d*$'))) then
     return nil, fault
   end
-  if not value and kinds[2] == 'hash' then
-    for _, member in ipairs(redis.call('HKEYS', claims)) do
-      redis.call('ZREM', ends, member)
-    end
-    redis.call('DEL', claims)
+  if not value then
+    return false, nil, kinds[2] == 'hash' and forget_claims(ends, claims, leased)
   end
-  return value and tonumber(value)
+  return tonumber(value)
 end
 
 -- The hold of `claim` at `now`, server ms, or false: its `members`, `permits`, `token` and `flags`; `left`, ms until it ends, 0 if it has ended or if
 -- one of its leased permits is no longer in `ends`; and `there`, how many of its members are in `ends`. If an RSemaphore's claim is not in `ends`,
 -- that key was lost: the claim still holds, and a renewal gives it an end.
 local function hold_of(ends, claims, claim, leased, now)
-  local permits, token, flags = string.match(redis.call('HGET', claims, claim) or '', '^([1-9]%d*) (%d+)(%l*)$')
+  local permits, token, flags = facts_of(redis.call('HGET', claims, claim), leased)
   if not permits then
     return false
   end
@@ -71,8 +68,7 @@ local function give_back(main, ends, claims, members, leased)
   local permits = 0
   for _, member in ipairs(members) do
     local claim = leased and redis.call('HGET', claims, member) or member
-    local facts = redis.call('HGET', claims, claim)
-    local weight = leased and 1 or tonumber(string.match(facts or '', '^(%d+) ') or '') or 0
+    local weight = leased and 1 or tonumber((facts_of(redis.call('HGET', claims, claim))) or 0)
     local ended, forgotten = redis.call('ZREM', ends, member), redis.call('HDEL', claims, claim)
     permits = permits + (leased and ended or forgotten) * weight
     redis.call('HDEL', claims, member)

@@ -16,6 +16,7 @@
 -- ARGV[8] channel    on which waiters listen, Redisson's clients too
 -- REPLY GRANTED token
 -- REPLY BUSY left    too few are available; ms until the first of the held permits end; negative: unknown
+-- REPLY MORE         the semaphore is gone, and one run does not delete all that is known of its claims: run it again at once
 -- REPLY REVOKED      the claim holds but is revoked; its lease is not extended
 -- REPLY GONE         this claim was released or has ended and must not hold again, or does not hold with that token
 -- REPLY WRONG_KIND   the name holds something else
@@ -29,6 +30,9 @@ if fault then
 end
 if value == nil then
   return { ARGV[1], 'WRONG_KIND' }
+end
+if more then
+  return { ARGV[1], 'MORE' }
 end
 if redis.call('EXISTS', KEYS[4]) == 1 then
   return { ARGV[1], 'GONE' }
