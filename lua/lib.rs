@@ -356,8 +356,8 @@ pub mod redisson {
     /// Releases a claim, and wakes waiters if it was its owner's last.
     pub const RELEASE: Script = script!(
         "redisson/release",
-        with ["clock", "client", "wake", "redisson"],
-        keys ["main", "claims", "tombstone"],
+        with ["clock", "client", "wake", "redisson", "redisson_told"],
+        keys ["main", "claims", "tombstone", "queue"],
         args ["request", "claim", "channel", "cooldown", "tombstone_ttl"],
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
@@ -428,7 +428,7 @@ pub mod redisson {
     /// Removes a claim, whether it holds or waits, and tells the next waiter that its turn may have come.
     pub const FAIR_RELEASE: Script = script!(
         "redisson/fair/release",
-        with ["clock", "client", "wake", "lease", "redisson", "redisson_queue"],
+        with ["clock", "client", "wake", "lease", "redisson", "redisson_queue", "redisson_told"],
         before "redisson/release" with [],
         keys ["main", "claims", "tombstone", "queue", "timeouts", "places"],
         args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "wait"],

@@ -38,11 +38,6 @@ local function first_of(line, writes)
   return first
 end
 
--- The channel that tells the waiter of `owner` that its turn may have come.
-local function channel_to(channel, owner)
-  return string.format('%s:%s', channel, owner)
-end
-
 -- The place of `owner` in the queue, 1 for the first; nil if it does not wait.
 local function place_in(line, owner)
   local place = redis.call('LPOS', line.queue, owner)
