@@ -500,3 +500,48 @@ async fn very_many_permits_of_redisson_keep_no_request_busy() -> Result<()> {
     ensure!(site.command(&["EXISTS", OURS]).await? == "0");
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_asks_for_more_permits_than_there_are_keeps_nobody_waiting() -> Result<()> {
+    for leased in [false, true] {
+        let site = MemoryStore::new();
+        let client = client(&site).await?;
+        let plain = RedissonSemaphore::new(&client, "calls");
+        let ends = RedissonPermitExpirableSemaphore::new(&client, "calls");
+        plain.try_set_permits(3).await?;
+        let wait = |permits: u32| {
+            let (plain, ends) = (plain.permits(permits), ends.permits(permits));
+            tokio::spawn(async move {
+                let guards = match leased {
+                    false => (Some(plain.acquire().await?), None),
+                    true => (None, Some(ends.acquire().await?)),
+                };
+                anyhow::Ok(guards)
+            })
+        };
+        let too_many = wait(5);
+        while site.listeners("redisson_sc:{calls}").await? == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let began = tokio::time::Instant::now();
+        let all = wait(3).await??;
+        // One that fits keeps its place: a smaller one does not pass it.
+        let (two, one) = (wait(2), wait(1));
+        tokio::time::sleep(TTL).await;
+        ensure!(!two.is_finished() && !one.is_finished());
+        let waited = began.elapsed();
+        ensure!(waited < TTL + Duration::from_secs(1), "{waited:?}");
+        let began = tokio::time::Instant::now();
+        drop(all);
+        let both = (two.await??, one.await??);
+        let waited = began.elapsed();
+        ensure!(waited < Duration::from_secs(1), "{waited:?}");
+        ensure!(!too_many.is_finished());
+
+        // More are set, and it gets them.
+        drop(both);
+        site.command(&["INCRBY", "calls", "2"]).await?;
+        drop(tokio::time::timeout(TTL, too_many).await???);
+    }
+    Ok(())
+}

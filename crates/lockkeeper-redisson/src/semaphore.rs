@@ -260,7 +260,8 @@ redisson_semaphore! {
     ///       let _ = calls.acquire().min_hold(std::time::Duration::from_secs(60));
     ///   }
     ///   ```
-    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
+    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it, unless it asks for
+    ///   more permits than are available and held by claims of this library.
     pub struct RedissonSemaphore, RedissonSemaphoreGuard, Ends::Ours, "2,147,483,647";
 }
 
@@ -308,7 +309,8 @@ redisson_semaphore! {
     /// - **Anything for holders in Java.** They learn that a permit has ended when they release it.
     /// - **Ends by one clock**: see above.
     /// - **A limit.** Java services may set, add and take permits as they like.
-    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
+    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it, unless it asks for
+    ///   more permits than are available and held.
     pub struct RedissonPermitExpirableSemaphore, RedissonPermitGuard, Ends::Redissons, "1,000";
 }
 

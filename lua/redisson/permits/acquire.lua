@@ -15,7 +15,8 @@
 -- ARGV[7] leased     1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
 -- ARGV[8] channel    on which waiters listen, Redisson's clients too
 -- REPLY GRANTED token
--- REPLY BUSY left    too few are available; ms until the first of the held permits end; negative: unknown
+-- REPLY BUSY left foreign known  too few are available; ms until the first of the held permits end, negative: unknown; known, if the claim asks for
+--                    more than that: how many are available, or known to be held; otherwise missing, like foreign, which is 0
 -- REPLY MORE         the semaphore is gone, and one run does not delete all that is known of its claims: run it again at once
 -- REPLY REVOKED      the claim holds but is revoked; its lease is not extended
 -- REPLY GONE         this claim was released or has ended and must not hold again, or does not hold with that token
@@ -60,7 +61,8 @@ if missing > (value or 0) then
   redis.call(AS_A_WRITE, KEYS[1]) -- A replica without data would answer the same.
   local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
   local left = first and math.ceil(tonumber(first) - now) or -1
-  return { ARGV[1], 'BUSY', left < KEPT and left or -1 }
+  local known = n > 1 and (value or 0) + known_to_be_held(KEYS[2], KEYS[3], leased) or n
+  return { ARGV[1], 'BUSY', left < KEPT and left or -1, known < n and 0 or nil, known < n and known or nil }
 end
 local token = hold and hold.token or draw_again(KEYS[5], ARGV[4]) or draw_token(KEYS[5], ARGV[4], micros)
 local taken = take_permits(KEYS[1], KEYS[3], claim, n, missing, token, leased)
