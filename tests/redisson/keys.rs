@@ -347,3 +347,20 @@ async fn what_is_no_data_about_claims_counts_for_none() -> Result<()> {
     lock.acquire().await?.release().await?;
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn inspection_shows_how_often_an_owner_holds() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonLock::new(&client, "order");
+    let holds = async || anyhow::Ok(lock.inspect().await?[0].holders[0].holds);
+    site.command(&["HSET", "order", THREAD, "2"]).await?;
+    site.command(&["PEXPIRE", "order", "30000"]).await?;
+    ensure!(holds().await? == Some(2));
+    let thread: Owner = THREAD.parse()?;
+    let outer = lock.acquire().owner(&thread).await?;
+    ensure!(holds().await? == Some(3));
+    outer.release().await?;
+    ensure!(holds().await? == Some(2));
+    Ok(())
+}
