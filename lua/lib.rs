@@ -356,8 +356,8 @@ pub mod redisson {
     /// Releases a claim, and wakes waiters if it was its owner's last.
     pub const RELEASE: Script = script!(
         "redisson/release",
-        with ["clock", "client", "wake", "redisson"],
-        keys ["main", "claims", "tombstone"],
+        with ["clock", "client", "wake", "redisson", "redisson_told"],
+        keys ["main", "claims", "tombstone", "queue"],
         args ["request", "claim", "channel", "cooldown", "tombstone_ttl"],
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
     );
@@ -428,7 +428,7 @@ pub mod redisson {
     /// Removes a claim, whether it holds or waits, and tells the next waiter that its turn may have come.
     pub const FAIR_RELEASE: Script = script!(
         "redisson/fair/release",
-        with ["clock", "client", "wake", "lease", "redisson", "redisson_queue"],
+        with ["clock", "client", "wake", "lease", "redisson", "redisson_queue", "redisson_told"],
         before "redisson/release" with [],
         keys ["main", "claims", "tombstone", "queue", "timeouts", "places"],
         args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "wait"],
@@ -517,12 +517,13 @@ pub mod redisson {
     /// Takes permits of a semaphore for a claim, if enough are available.
     pub const PERMITS_ACQUIRE: Script = script!(
         "redisson/permits/acquire",
-        with ["clock", "token", "lease", "wake", "value", "redisson_permits", "redisson_permits_hold"],
+        with ["clock", "token", "lease", "wake", "value", "redisson_permits_facts", "redisson_permits", "redisson_permits_hold"],
         keys ["main", "ends", "claims", "tombstone", "counter"],
         args ["request", "claim", "ttl", "floor", "token", "permits", "leased", "channel"],
         replies [
             Status::Granted,
             Status::Busy,
+            Status::More,
             Status::Revoked,
             Status::Gone,
             Status::WrongKind,
@@ -532,7 +533,7 @@ pub mod redisson {
     /// Extends the leases of claims that hold permits; a batch.
     pub const PERMITS_RENEW: Script = script!(
         "redisson/permits/renew",
-        with ["clock", "lease", "value", "redisson_permits", "redisson_permits_hold"],
+        with ["clock", "lease", "value", "redisson_permits_facts", "redisson_permits", "redisson_permits_hold"],
         keys ["main", "ends", "claims"],
         args ["request", "claim", "ttl", "leased"],
         items [Status::Renewed, Status::Revoked, Status::Gone],
@@ -541,7 +542,7 @@ pub mod redisson {
     /// Gives back the permits of a claim, and wakes waiters.
     pub const PERMITS_RELEASE: Script = script!(
         "redisson/permits/release",
-        with ["clock", "lease", "wake", "value", "redisson_permits"],
+        with ["clock", "lease", "wake", "value", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims", "tombstone"],
         args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "leased"],
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
@@ -550,7 +551,7 @@ pub mod redisson {
     /// Checks whether a claim holds permits; changes nothing.
     pub const PERMITS_VERIFY: Script = script!(
         "redisson/permits/verify",
-        with ["clock", "value", "redisson_permits"],
+        with ["clock", "value", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims"],
         args ["request", "claim", "leased"],
         replies [Status::Held, Status::Revoked, Status::Gone],
@@ -559,7 +560,7 @@ pub mod redisson {
     /// Reads who holds permits; changes nothing.
     pub const PERMITS_INSPECT: Script = script!(
         "redisson/permits/inspect",
-        with ["clock", "listeners", "value", "redisson_permits", "redisson_permits_shown"],
+        with ["clock", "listeners", "value", "redisson_permits_facts", "redisson_permits", "redisson_permits_shown"],
         keys ["main", "ends", "claims"],
         args ["request", "channel", "kind", "leased"],
         replies [Status::Found, Status::Free, Status::WrongKind],
@@ -568,7 +569,7 @@ pub mod redisson {
     /// Asks our claims that hold permits to release them.
     pub const PERMITS_REVOKE: Script = script!(
         "redisson/permits/revoke",
-        with ["clock", "client", "tell", "value", "redisson_permits"],
+        with ["clock", "client", "tell", "value", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims"],
         args ["request", "leased"],
         replies [Status::Told, Status::Free, Status::WrongKind],
@@ -577,7 +578,7 @@ pub mod redisson {
     /// Gives back the permits of a holder by force.
     pub const PERMITS_FREE: Script = script!(
         "redisson/permits/free",
-        with ["client", "tell", "wake", "value", "redisson_permits"],
+        with ["client", "tell", "wake", "value", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims"],
         args ["request", "claim", "channel", "leased"],
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
@@ -586,10 +587,10 @@ pub mod redisson {
     /// Sets the number of permits of a semaphore, unless it is set; then reads how many are available.
     pub const PERMITS_SET: Script = script!(
         "redisson/permits/set",
-        with ["clock", "wake", "value", "redisson_permits"],
+        with ["clock", "wake", "value", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims"],
         args ["request", "n", "channel", "leased"],
-        replies [Status::Counts, Status::Gone, Status::WrongKind],
+        replies [Status::Counts, Status::Gone, Status::More, Status::WrongKind],
     );
 
     /// Reads the state of a latch; changes nothing.

@@ -242,6 +242,7 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
             [
                 "wake(channel",
                 "wake(ARGV",
+                "tell_waiters(",
                 "leave_alone(",
                 "settle(",
                 "advance(",

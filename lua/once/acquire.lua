@@ -34,7 +34,7 @@
 -- PUBLISH channel:<client>: G <claim> <token> <request>, to each waiter that is granted, as in lock/acquire; none for a kind without a queue
 
 if ARGV[5] == '0' then
-  local record, fault = read_record(KEYS[7])
+  local record, fault = read_record(KEYS[7], true)
   if fault then
     return fault
   end

@@ -15,7 +15,7 @@
 -- REPLY BUSY left    another owner holds, the name is in cooldown, or the hold of this owner is revoked; ms until that ends; negative: without end
 -- REPLY REVOKED      the claim holds but is revoked; its lease is not extended
 -- REPLY GONE         this claim was released and must not hold again, or does not hold with that token
--- REPLY WRONG_KIND   the name holds something else
+-- REPLY WRONG_KIND   the name, or the counter of an RFencedLock, holds something else
 -- PUBLISH nothing
 
 local claim = ARGV[2]
@@ -41,4 +41,11 @@ end
 if left ~= -2 and not count or revoked then
   return { ARGV[1], 'BUSY', left }
 end
-return { ARGV[1], 'GRANTED', hold(KEYS[1], KEYS[2], KEYS[4], claim, known, source, ARGV[4], tonumber(ARGV[3])) }
+local token, fault = hold(KEYS[1], KEYS[2], KEYS[4], claim, known, source, ARGV[4], tonumber(ARGV[3]))
+if fault then
+  return fault
+end
+if not token then
+  return { ARGV[1], 'WRONG_KIND' }
+end
+return { ARGV[1], 'GRANTED', token }

@@ -24,8 +24,9 @@ end
 if kind ~= 'hash' or not is_held(KEYS[1]) then
   return { ARGV[1], 'WRONG_KIND' }
 end
-local owner, claims = redis.call('HKEYS', KEYS[1])[1], redis.call('HKEYS', KEYS[2])
-local first = redis.call('HGET', KEYS[2], 'first') -- Inspection shows it, also when it has left and others of its owner hold.
+local ours = redis.call('TYPE', KEYS[2]).ok == 'hash' -- A key of another type counts no claim.
+local owner, claims = redis.call('HKEYS', KEYS[1])[1], ours and redis.call('HKEYS', KEYS[2]) or {}
+local first = ours and redis.call('HGET', KEYS[2], 'first') -- Inspection shows it, also when it has left and others of its owner hold.
 local found = owner == ARGV[2] or first == ARGV[2] and owner_of(first) == owner
 for _, claim in ipairs(claims) do
   found = found or claim == ARGV[2] and owner_of(claim) == owner

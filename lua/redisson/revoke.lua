@@ -18,8 +18,8 @@ if kind == 'none' then
   return { ARGV[1], 'FREE' }
 end
 local owner = kind == 'hash' and is_held(KEYS[1]) and redis.call('HKEYS', KEYS[1])[1]
-local told = 0
-for _, claim in ipairs(owner and redis.call('HKEYS', KEYS[2]) or {}) do
+local told, ours = 0, owner and redis.call('TYPE', KEYS[2]).ok == 'hash' -- A key of another type counts no claim.
+for _, claim in ipairs(ours and redis.call('HKEYS', KEYS[2]) or {}) do
   if client_of(claim) and owner_of(claim) == owner then
     tell_client(claim, string.format('revoked %s', claim))
     told = told + 1

@@ -1,13 +1,11 @@
 -- shared/admit: adds, prolongs and removes a claim under a name, see shared/standing.
 
--- Inflates `name`: moves the data of its one claim from the value into the other keys. Anything in those keys is old and is deleted.
+-- Inflates `name`, which one claim holds alone: moves its data from the value into the other keys. Anything in those keys is old and is deleted.
 local function inflate(name)
   local alone = name.alone
   name.alone, name.inflated, name.changed, name.fresh = nil, true, true, true
+  redis.call('SET', name.main, alone.value, 'KEEPTTL') -- Changes nothing, but needs memory, see shared/enter.
   redis.call('UNLINK', name.holders, name.queue, name.state)
-  if not alone then
-    return
-  end
   put(name, alone.ends, member_of(alone.flag, alone.share, alone.claim))
   name.longest = math.max(name.longest or 0, alone.ends - name.now)
   if alone.share ~= 'x' and alone.flag ~= 'c' then

@@ -1,9 +1,16 @@
 -- shared/enter: acquires a name that has been read, see shared/queue.
+--
+-- A server whose memory is full must refuse newcomers. It checks only the writes of a script up to the first one that it executes. So before a
+-- script may remove anything for a newcomer, it sends a write that changes nothing and is refused if memory is full. A script that begins as a
+-- write has passed by then.
 
 -- Reads `name` for an acquisition. If nobody holds or waits, deletes what is left of the name, whatever its kind was. Returns whether
 -- the name can be used for the caller's kind. The second value is any other error of the server, to be returned as it is.
 local function read_for(name, as_a_write)
   local readable, fault = read_name(name, as_a_write)
+  if readable and name.inflated and not as_a_write and (name.waits or not is_taken(name)) then
+    redis.call('ZADD', name.holders, 'XX', '0', 'none')
+  end
   if readable and name.found ~= name.kind and name.waits and not is_taken(name) then
     -- Live waiters reserve the name for their kind, dead ones do not.
     next_waiter(name)

@@ -30,28 +30,26 @@ local function members_of(claim, permits, leased)
 end
 
 -- How many permits are available; false if there is no semaphore, and then deletes the data about its claims; nil if a key holds something else. The
--- second value is any other error of the server, to be returned as it is.
-local function read_permits(main, ends, claims, leased)
-  local value, fault = read_value(main, AS_A_WRITE)
+-- second value is any other error of the server, to be returned as it is; the third, whether more of that data has to be deleted. `command` reads
+-- the number; without one, the read counts as a write.
+local function read_permits(main, ends, claims, leased, command)
+  local value, fault = read_value(main, command or AS_A_WRITE)
   local kinds = { redis.call('TYPE', ends).ok, redis.call('TYPE', claims).ok }
   local fits = (kinds[1] == 'zset' or kinds[1] == 'none') and (kinds[2] == 'hash' or kinds[2] == 'none')
   if value == nil or not fits or value and not (#value < 16 and (value == '0' or string.find(value, '^-?[1-9]%d*$'))) then
     return nil, fault
   end
-  if not value and kinds[2] == 'hash' then
-    for _, member in ipairs(redis.call('HKEYS', claims)) do
-      redis.call('ZREM', ends, member)
-    end
-    redis.call('DEL', claims)
+  if not value then
+    return false, nil, kinds[2] == 'hash' and forget_claims(ends, claims, leased)
   end
-  return value and tonumber(value)
+  return tonumber(value)
 end
 
 -- The hold of `claim` at `now`, server ms, or false: its `members`, `permits`, `token` and `flags`; `left`, ms until it ends, 0 if it has ended or if
 -- one of its leased permits is no longer in `ends`; and `there`, how many of its members are in `ends`. If an RSemaphore's claim is not in `ends`,
 -- that key was lost: the claim still holds, and a renewal gives it an end.
 local function hold_of(ends, claims, claim, leased, now)
-  local permits, token, flags = string.match(redis.call('HGET', claims, claim) or '', '^([1-9]%d*) (%d+)(%l*)$')
+  local permits, token, flags = facts_of(redis.call('HGET', claims, claim), leased)
   if not permits then
     return false
   end
@@ -70,8 +68,7 @@ local function give_back(main, ends, claims, members, leased)
   local permits = 0
   for _, member in ipairs(members) do
     local claim = leased and redis.call('HGET', claims, member) or member
-    local facts = redis.call('HGET', claims, claim)
-    local weight = leased and 1 or tonumber(string.match(facts or '', '^(%d+) ') or '') or 0
+    local weight = leased and 1 or tonumber((facts_of(redis.call('HGET', claims, claim))) or 0)
     local ended, forgotten = redis.call('ZREM', ends, member), redis.call('HDEL', claims, claim)
     permits = permits + (leased and ended or forgotten) * weight
     redis.call('HDEL', claims, member)

@@ -9,6 +9,18 @@ local function untaken(ends, members, permits, leased)
   return permits
 end
 
+-- How many permits are known to be held: all of those that are leased, otherwise those of our claims; no bound is known if these are very many.
+local function known_to_be_held(ends, claims, leased)
+  if leased then
+    return redis.call('ZCARD', ends)
+  end
+  local held = redis.call('HLEN', claims) <= 256 and 0 or math.huge
+  for _, facts in ipairs(held == 0 and redis.call('HVALS', claims) or {}) do
+    held = held + tonumber((facts_of(facts)) or 0)
+  end
+  return held
+end
+
 -- Takes for `claim` those of its permits that are `missing`, which must be available. Returns the hold, with the fields that
 -- arm_permits reads.
 local function take_permits(main, claims, claim, permits, missing, token, leased)

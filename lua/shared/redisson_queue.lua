@@ -21,12 +21,14 @@ local function first_of(line, writes)
     if not first or ends and tonumber(ends) > line.now then
       break
     end
+    redis.call('ZADD', line.timeouts, 'XX', '0', 'none') -- Changes nothing, but needs memory, see shared/enter.
     redis.call('LPOP', line.queue)
     redis.call('ZREM', line.timeouts, first)
     redis.call('HDEL', line.places, first)
     first = redis.call('LINDEX', line.queue, 0)
   end
   if line.ZCARD > line.LLEN then
+    redis.call('ZADD', line.timeouts, 'XX', '0', 'none')
     for _, owner in ipairs(redis.call('ZRANGE', line.timeouts, 0, MOST - 1)) do
       if not redis.call('LPOS', line.queue, owner) then
         redis.call('ZREM', line.timeouts, owner)
@@ -34,11 +36,6 @@ local function first_of(line, writes)
     end
   end
   return first
-end
-
--- The channel that tells the waiter of `owner` that its turn may have come.
-local function channel_to(channel, owner)
-  return string.format('%s:%s', channel, owner)
 end
 
 -- The place of `owner` in the queue, 1 for the first; nil if it does not wait.

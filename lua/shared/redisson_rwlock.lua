@@ -17,6 +17,12 @@ local function token_of(hold)
   return string.match(hold or '', '^%x* (%d+)( ?r?)$')
 end
 
+-- Whether `claims` is the data about our claims, or absent: nothing else.
+local function are_claims(claims)
+  local type_of = redis.call('TYPE', claims).ok
+  return type_of == 'hash' or type_of == 'none'
+end
+
 -- Reads the data about `claim` in a mode: its `field`; `count`, that of the field at `main`, false if there is none, nil if a key has another type;
 -- `hold`, of our claims in that field, its `token`, and whether it is `revoked`; `own`, the token of `claim`, if it is counted; `outer`, the hold
 -- of its owner's writes; `read` and `cooling`. The second value is any other error of the server, to be returned as it is. With `writes`, the

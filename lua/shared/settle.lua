@@ -37,6 +37,7 @@ local function bury(name)
   local dead = redis.call('ZRANGEBYSCORE', name.holders, '0', text_of(name.now), 'LIMIT', 0, DEAD_HOLDERS)
   name.more = #dead == DEAD_HOLDERS
   if #dead > 0 then
+    redis.call('ZADD', name.holders, 'XX', '0', 'none') -- Changes nothing, but needs memory, see shared/enter.
     redis.call('ZREM', name.holders, unpack(dead))
     name.first_end = nil
     for _, member in ipairs(dead) do

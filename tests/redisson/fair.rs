@@ -374,8 +374,46 @@ async fn an_owner_that_holds_passes_the_queue_and_so_does_a_plain_lock() -> Resu
     ensure!(passed.is_some(), "a plain lock knows no queue");
     ensure!(kept.verify().await.is_err());
     drop(passed);
-    // Nobody tells the waiter, which asks by itself.
-    drop(tokio::time::timeout(TTL, waiting).await???);
+    // Its release tells the waiter in the queue, too.
+    drop(tokio::time::timeout(SOON, waiting).await???);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_lock_tells_the_first_in_the_queue_and_those_outside_it() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let (plain, lock) = (
+        RedissonLock::new(&client, "order"),
+        RedissonFairLock::new(&client, "order"),
+    );
+    let shortest = Duration::from_secs(5);
+    let guard = plain.acquire().min_hold(shortest).await?;
+    let (_, one) = waiting(&site, &client, &lock, 1).await?;
+    let (_, other) = waiting(&site, &client, &lock, 2).await?;
+    let began = tokio::time::Instant::now();
+    ensure!(matches!(guard.release().await?, Released::Kept(_)));
+    let next = one.await??;
+    let waited = began.elapsed();
+    ensure!(waited >= shortest && waited < shortest + SOON, "{waited:?}");
+    ensure!(!other.is_finished());
+    next.release().await?;
+    drop(tokio::time::timeout(SOON, other).await???);
+
+    let guard = plain.acquire().await?;
+    let (_, one) = waiting(&site, &client, &lock, 1).await?;
+    let outside = tokio::spawn(async move { plain.acquire().await?.release().await });
+    while site.listeners("redisson_lock__channel:{order}").await? == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    guard.release().await?;
+    // One after the other, in any order.
+    let both = async {
+        drop(one.await??);
+        outside.await??;
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(SOON, both).await??;
     Ok(())
 }
 

@@ -306,3 +306,61 @@ async fn tokens_of_a_fenced_lock_come_from_redissons_counter() -> Result<()> {
     ensure!(plain.try_acquire().await?.is_none());
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_counter_that_is_none_is_of_another_kind() -> Result<()> {
+    const COUNTER: &str = "redisson_lock_token:{order}";
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonFencedLock::new(&client, "order");
+    for words in [
+        &["HSET", COUNTER, "field", "1"][..],
+        &["SET", COUNTER, "many"],
+    ] {
+        site.command(&["DEL", COUNTER]).await?;
+        site.command(words).await?;
+        let refused = lock.try_acquire().await;
+        ensure!(
+            matches!(refused, Err(Error::WrongKind { .. })),
+            "{refused:?}"
+        );
+        ensure!(site.keys() == [COUNTER], "{:?}", site.keys());
+    }
+    site.command(&["SET", COUNTER, "6"]).await?;
+    ensure!(lock.acquire().await?.fencing_token().get() == 7);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_data_about_claims_counts_for_none() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonLock::new(&client, "order");
+    site.command(&["HSET", "order", THREAD, "1"]).await?;
+    site.command(&["PEXPIRE", "order", "30000"]).await?;
+    site.command(&["SET", "lockkeeper.redisson:{order}", "text"])
+        .await?;
+    ensure!(lock.inspect().await?[0].holders[0].claim == THREAD);
+    let refused = lock.revoke().await;
+    ensure!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    ensure!(lock.force_release(THREAD).await?);
+    lock.acquire().await?.release().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn inspection_shows_how_often_an_owner_holds() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    let lock = RedissonLock::new(&client, "order");
+    let holds = async || anyhow::Ok(lock.inspect().await?[0].holders[0].holds);
+    site.command(&["HSET", "order", THREAD, "2"]).await?;
+    site.command(&["PEXPIRE", "order", "30000"]).await?;
+    ensure!(holds().await? == Some(2));
+    let thread: Owner = THREAD.parse()?;
+    let outer = lock.acquire().owner(&thread).await?;
+    ensure!(holds().await? == Some(3));
+    outer.release().await?;
+    ensure!(holds().await? == Some(2));
+    Ok(())
+}

@@ -9,6 +9,7 @@ mod counts_beside_java;
 mod fair;
 mod fair_beside_java;
 mod fair_search;
+mod full;
 mod java;
 mod keys;
 mod latch_keys;

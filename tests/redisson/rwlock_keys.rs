@@ -441,3 +441,53 @@ async fn readers_that_wait_come_in_together() -> Result<()> {
     guard.release().await?;
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_data_about_claims_is_of_another_kind() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    java_reads(&site, &[(THREAD, 30_000)]).await?;
+    let name = "lockkeeper.redisson:{prices}";
+    site.command(&["SET", name, "text"]).await?;
+    let lock = RedissonReadWriteLock::new(&client, "prices");
+    for refused in [
+        lock.read().await.err(),
+        lock.inspect().await.err(),
+        lock.force_release(THREAD).await.err(),
+    ] {
+        ensure!(
+            matches!(refused, Some(Error::WrongKind { .. })),
+            "{refused:?}"
+        );
+    }
+    // No holder is known that could be asked.
+    let refused = lock.revoke().await;
+    ensure!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    ensure!(site.command(&["GET", name]).await? == "text");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn inspection_shows_how_often_an_owner_holds() -> Result<()> {
+    let site = MemoryStore::new();
+    let client = client(&site).await?;
+    java_reads(&site, &[(THREAD, 30_000), (OTHER, 30_000)]).await?;
+    site.command(&["HSET", "prices", OTHER, "3"]).await?;
+    let lock = RedissonReadWriteLock::new(&client, "prices");
+    let thread: Owner = THREAD.parse()?;
+    let guard = lock.read().owner(&thread).await?;
+    let holders = lock.inspect().await?[0].holders.clone();
+    let mut holds: Vec<_> = holders
+        .iter()
+        .map(|it| (it.claim.contains('/'), it.claim.contains(":45"), it.holds))
+        .collect();
+    holds.sort_unstable();
+    let expected = [
+        (false, false, Some(1)),
+        (false, true, Some(3)),
+        (true, false, Some(1)),
+    ];
+    ensure!(holds == expected, "{holders:?}");
+    guard.release().await?;
+    Ok(())
+}

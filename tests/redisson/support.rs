@@ -12,7 +12,7 @@ use lockkeeper_testkit::site::Site as _;
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
 /// Without a label, so that the client leaves no key of its own on the server.
-fn settings() -> ClientBuilder {
+pub(crate) fn settings() -> ClientBuilder {
     Client::builder().ttl(TTL).label("")
 }
 

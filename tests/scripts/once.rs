@@ -299,3 +299,17 @@ async fn a_record_keeps_no_lock_of_another_kind_from_its_name(it: &Work) -> Resu
     ensure!(it.ask(A).await? == "WRONG_KIND");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_full_server_refuses_new_work_and_answers_what_is_done() -> Result<()> {
+    let it = Work::on(Server::start().await?).await?;
+    let token = it.begin(A).await?;
+    it.command(&["CONFIG", "SET", "maxmemory", "1"]).await?;
+    ensure!(it.store(A, token, "42").await? == "RELEASED 1 0");
+    ensure!(it.ask(B).await?.starts_with("STORED "));
+    it.command(&["DEL", RECORD]).await?;
+    let refused = it.ask(B).await.err();
+    let refused = refused.map(|error| error.to_string()).unwrap_or_default();
+    ensure!(refused.contains("OOM"), "{refused}");
+    Ok(())
+}

@@ -18,8 +18,8 @@ redisson_lock! {
     /// Redisson's `RFairLock`: one owner at a time across Rust and Java services, in the order in which they asked.
     ///
     /// It is a [`RedissonLock`](crate::RedissonLock) with a queue; what that page says about the name, owners and holders applies
-    /// here too. The two exclude each other on one name, but a `RedissonLock`, like an `RLock`, overtakes the queue, and its
-    /// release does not wake the waiters in it.
+    /// here too. The two exclude each other on one name, but a `RedissonLock`, like an `RLock`, overtakes the queue. Its release
+    /// wakes the first waiter in it; that of an `RLock` in Java does not.
     ///
     /// # How it works
     ///
@@ -166,7 +166,7 @@ impl FairProtocol {
     fn line(&self) -> [String; 3] {
         let name = self.hold.name();
         [
-            of_name("redisson_lock_queue", name),
+            self.hold.queue(),
             of_name("redisson_lock_timeout", name),
             name.part("redisson-queue"),
         ]
@@ -199,7 +199,9 @@ impl Protocol for FairProtocol {
         let mut ask = ask;
         ask.ttl = ask.ttl.max(self.wait);
         let hold = self.hold.release(ask, overtakes);
-        let keys = hold.keys.iter().map(str::to_owned).chain(self.line());
+        // The release of a hold has the queue itself among its keys.
+        let line = self.line().into_iter().skip(1);
+        let keys = hold.keys.iter().map(str::to_owned).chain(line);
         let args = hold.args.iter().map(str::to_owned);
         let args = args.chain([self.wait_ms().to_string()]);
         ScriptCall::new(&redisson::FAIR_RELEASE, keys, args)

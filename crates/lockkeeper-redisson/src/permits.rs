@@ -2,10 +2,12 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockkeeper_core::protocol::{Foreign, IsWake, Protocol, RequestContext, ScriptCall};
+use lockkeeper_core::store::{Reply, Value};
 use lockkeeper_core::{ClaimId, Error, Kind, Name, Result};
-use lockkeeper_lua::redisson;
+use lockkeeper_lua::{Status, redisson};
 
 use crate::protocol::{of_name, part_of_name};
 
@@ -35,7 +37,12 @@ pub(crate) struct PermitsProtocol {
     name: Name,
     ends: Ends,
     permits: u32,
+    /// How many permits there are as far as is known, if the last acquire asked for more; otherwise `ENOUGH`.
+    known: AtomicU32,
 }
+
+/// There may be as many permits as a claim asks for.
+const ENOUGH: u32 = u32::MAX;
 
 impl PermitsProtocol {
     /// The protocol of a semaphore under this key, which belongs to no namespace.
@@ -49,11 +56,16 @@ impl PermitsProtocol {
             _ if permits > most => Err(Error::config(format!(
                 "an acquisition of {permits} permits is too large: at most {most} can be taken at once"
             ))),
-            _ => Ok(Self {
-                name,
-                ends,
-                permits,
-            }),
+            _ => Ok(Self::taking(name, ends, permits)),
+        }
+    }
+
+    const fn taking(name: Name, ends: Ends, permits: u32) -> Self {
+        Self {
+            name,
+            ends,
+            permits,
+            known: AtomicU32::new(ENOUGH),
         }
     }
 
@@ -167,6 +179,22 @@ impl Foreign for PermitsProtocol {
         true
     }
 
+    fn parts(&self) -> u32 {
+        self.permits
+    }
+
+    fn hears(&self, reply: &Reply) {
+        if reply.status() == Status::Busy {
+            let known = reply.field(2).and_then(Value::as_i64);
+            let known = known.map(|known| u32::try_from(known.max(0)).unwrap_or(ENOUGH));
+            self.known.store(known.unwrap_or(ENOUGH), Ordering::Relaxed);
+        }
+    }
+
+    fn parts_known(&self) -> Option<u32> {
+        Some(self.known.load(Ordering::Relaxed)).filter(|known| *known != ENOUGH)
+    }
+
     /// An end that only this library knows wakes nobody in Java.
     fn cools_down(&self) -> bool {
         self.ends == Ends::Redissons
@@ -204,12 +232,7 @@ pub fn permits_protocol(name: Name) -> Arc<dyn Protocol> {
 }
 
 fn of_one_permit(name: Name, ends: Ends) -> Arc<dyn Protocol> {
-    let permits = 1;
-    Arc::new(PermitsProtocol {
-        name,
-        ends,
-        permits,
-    })
+    Arc::new(PermitsProtocol::taking(name, ends, 1))
 }
 
 #[cfg(test)]

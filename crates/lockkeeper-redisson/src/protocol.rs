@@ -53,7 +53,12 @@ impl RedissonProtocol {
     /// The same, and the queue of an `RFairLock` of this name.
     fn keys_and_queue(&self) -> [String; 3] {
         let [main, claims] = self.keys();
-        [main, claims, of_name("redisson_lock_queue", &self.name)]
+        [main, claims, self.queue()]
+    }
+
+    /// The queue of an `RFairLock` of this name.
+    pub(crate) fn queue(&self) -> String {
+        of_name("redisson_lock_queue", &self.name)
     }
 
     /// Asks for the holders, on behalf of this kind.
@@ -104,7 +109,8 @@ impl Protocol for RedissonProtocol {
             &ask.cooldown_ms(),
             &tombstone_ttl,
         ];
-        ScriptCall::new(&redisson::RELEASE, self.keys_of(ask.claim), args)
+        let keys = self.keys_of(ask.claim).into_iter().chain([self.queue()]);
+        ScriptCall::new(&redisson::RELEASE, keys, args)
     }
 
     fn verify(&self, ask: RequestContext<'_>) -> ScriptCall {

@@ -136,8 +136,7 @@ macro_rules! redisson_semaphore {
                         i32::MAX
                     )));
                 }
-                let item = |name: &Name| set($ends, name, Some(permits));
-                let reply = self.0.ask("set the permits of", item).await?;
+                let reply = ask(&self.0, "set the permits of", $ends, Some(permits)).await?;
                 counts(&self.0, &reply).map(|(_, _, own)| own)
             }
 
@@ -156,8 +155,7 @@ macro_rules! redisson_semaphore {
             ///
             #[doc = concat!(" See [`", stringify!($semaphore), "`].")]
             pub async fn available(&self) -> Result<Option<i64>> {
-                let item = |name: &Name| set($ends, name, None);
-                let reply = self.0.ask("ask for the permits of", item).await?;
+                let reply = ask(&self.0, "ask for the permits of", $ends, None).await?;
                 match reply.status() {
                     Status::Gone => Ok(None),
                     _ => counts(&self.0, &reply).map(|(available, ..)| Some(available)),
@@ -262,7 +260,8 @@ redisson_semaphore! {
     ///       let _ = calls.acquire().min_hold(std::time::Duration::from_secs(60));
     ///   }
     ///   ```
-    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
+    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it, unless it asks for
+    ///   more permits than are available and held by claims of this library.
     pub struct RedissonSemaphore, RedissonSemaphoreGuard, Ends::Ours, "2,147,483,647";
 }
 
@@ -310,7 +309,8 @@ redisson_semaphore! {
     /// - **Anything for holders in Java.** They learn that a permit has ended when they release it.
     /// - **Ends by one clock**: see above.
     /// - **A limit.** Java services may set, add and take permits as they like.
-    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it.
+    /// - **Order**, except among the waiters of one client; a large request there is not passed by small ones behind it, unless it asks for
+    ///   more permits than are available and held.
     pub struct RedissonPermitExpirableSemaphore, RedissonPermitGuard, Ends::Redissons, "1,000";
 }
 
@@ -331,11 +331,25 @@ impl RedissonPermitExpirableSemaphore {
     ///
     /// See [`RedissonPermitExpirableSemaphore`].
     pub async fn acquired(&self) -> Result<u64> {
-        let item = |name: &Name| set(Ends::Redissons, name, None);
-        let reply = self.0.ask("ask for the permits of", item).await?;
+        let reply = ask(&self.0, "ask for the permits of", Ends::Redissons, None).await?;
         match reply.status() {
             Status::Gone => Ok(0),
             _ => counts(&self.0, &reply).map(|(_, held, _)| held),
+        }
+    }
+}
+
+/// Sets a semaphore up with so many permits, or asks only how many are available.
+async fn ask(
+    target: &Target,
+    doing: &'static str,
+    ends: Ends,
+    permits: Option<u32>,
+) -> Result<Reply> {
+    loop {
+        let reply = target.ask(doing, |name| set(ends, name, permits)).await?;
+        if reply.status() != Status::More {
+            return Ok(reply);
         }
     }
 }

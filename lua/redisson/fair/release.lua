@@ -36,6 +36,6 @@ if first and not known.own and redis.call('HGET', KEYS[6], owner) == ARGV[2] the
   local next = first == owner and redis.call('EXISTS', KEYS[1]) == 0 and first_of(line)
   return { ARGV[1], 'RELEASED', next and wake(channel_to(ARGV[3], next), '0') or '1', tonumber(known.count or '') or 0 }
 end
-if first then
-  ARGV[3] = channel_to(ARGV[3], first)
+if first ~= nil then
+  first_in_line = first
 end

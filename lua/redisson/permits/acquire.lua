@@ -15,20 +15,25 @@
 -- ARGV[7] leased     1 if the permits end in Redisson too, as those of an RPermitExpirableSemaphore
 -- ARGV[8] channel    on which waiters listen, Redisson's clients too
 -- REPLY GRANTED token
--- REPLY BUSY left    too few are available; ms until the first of the held permits end; negative: unknown
+-- REPLY BUSY left foreign known  too few are available; ms until the first of the held permits end, negative: unknown; known, if the claim asks for
+--                    more than that: how many are available, or known to be held; otherwise missing, like foreign, which is 0
+-- REPLY MORE         the semaphore is gone, and one run does not delete all that is known of its claims: run it again at once
 -- REPLY REVOKED      the claim holds but is revoked; its lease is not extended
 -- REPLY GONE         this claim was released or has ended and must not hold again, or does not hold with that token
 -- REPLY WRONG_KIND   the name holds something else
 -- PUBLISH channel: how many permits are available, if some were given back
 
 local claim, ttl, n, leased = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6]), ARGV[7] == '1'
--- Begins with a read that counts as a write, even if nothing is granted: a replica without data would answer that no permits are available.
-local value, fault = read_permits(KEYS[1], KEYS[2], KEYS[3], leased)
+-- A repeat is a renewal, and is read like one.
+local value, fault, more = read_permits(KEYS[1], KEYS[2], KEYS[3], leased, ARGV[5] == '0' and 'GET' or nil)
 if fault then
   return fault
 end
 if value == nil then
   return { ARGV[1], 'WRONG_KIND' }
+end
+if more then
+  return { ARGV[1], 'MORE' }
 end
 if redis.call('EXISTS', KEYS[4]) == 1 then
   return { ARGV[1], 'GONE' }
@@ -36,6 +41,9 @@ end
 local micros = server_now()
 local now = math.floor(micros / 1000)
 local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'limit', 0, value and 128 or 0)
+if #over > 0 then
+  redis.call('ZADD', KEYS[2], 'XX', '0', 'none') -- Changes nothing, but needs memory, see shared/enter.
+end
 local freed = give_back(KEYS[1], KEYS[2], KEYS[3], over, leased)
 if freed then
   value = tonumber(freed)
@@ -50,9 +58,11 @@ if hold and hold.flags == 'r' then
 end
 local missing = hold and 0 or untaken(KEYS[2], members_of(claim, n, leased), n, leased)
 if missing > (value or 0) then
+  redis.call(AS_A_WRITE, KEYS[1]) -- A replica without data would answer the same.
   local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
   local left = first and math.ceil(tonumber(first) - now) or -1
-  return { ARGV[1], 'BUSY', left < KEPT and left or -1 }
+  local known = n > 1 and (value or 0) + known_to_be_held(KEYS[2], KEYS[3], leased) or n
+  return { ARGV[1], 'BUSY', left < KEPT and left or -1, known < n and 0 or nil, known < n and known or nil }
 end
 local token = hold and hold.token or draw_again(KEYS[5], ARGV[4]) or draw_token(KEYS[5], ARGV[4], micros)
 local taken = take_permits(KEYS[1], KEYS[3], claim, n, missing, token, leased)

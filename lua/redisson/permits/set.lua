@@ -11,16 +11,20 @@
 -- REPLY COUNTS left n own  `left` permits are available; n: how many held permits have an end or, unless leased, how many of our claims; own: 1 if
 --                          this request has set the number
 -- REPLY GONE               the number is not set
+-- REPLY MORE               the same, and one run does not delete all that is known of the claims: run it again at once
 -- REPLY WRONG_KIND         the name holds something else
 -- PUBLISH channel: how many permits are available, if some were given back or the number was set
 
 local n, leased = ARGV[2], ARGV[4] == '1'
-local value, fault = read_permits(KEYS[1], KEYS[2], KEYS[3], leased)
+local value, fault, more = read_permits(KEYS[1], KEYS[2], KEYS[3], leased)
 if fault then
   return fault
 end
 if value == nil then
   return { ARGV[1], 'WRONG_KIND' }
+end
+if more then
+  return { ARGV[1], 'MORE' }
 end
 if not value and n == '0' then
   return { ARGV[1], 'GONE' }

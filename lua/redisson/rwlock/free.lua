@@ -19,7 +19,7 @@ local type_of, who, owner = redis.call('TYPE', KEYS[1]).ok, ARGV[2], owner_of(AR
 if type_of == 'none' then
   return { ARGV[1], 'NOT_HELD', 0 }
 end
-if type_of ~= 'hash' or not redis.call('HGET', KEYS[1], 'mode') then
+if type_of ~= 'hash' or not redis.call('HGET', KEYS[1], 'mode') or not are_claims(KEYS[2]) then
   return { ARGV[1], 'WRONG_KIND' }
 end
 local facts, freed = redis.call('HGETALL', KEYS[2]), client_of(who) and redis.call('HDEL', KEYS[1], who) == 1

@@ -5,8 +5,8 @@
 -- ARGV[1] request  echoed
 -- ARGV[2] channel  on which waiters listen, Redisson's clients too
 -- ARGV[3] kind
--- REPLY FOUND kind token waiters claims limit  our claims, and the owner of each other hold; token: empty if none of ours holds in the name's mode,
---                                              or if those that do have several tokens
+-- REPLY FOUND kind token waiters claims limit  our claims, and the owner of each other hold with, as the fifth field, how often it holds beside our
+--                                              claims; token: empty if none of ours holds in the name's mode, or if those that do have several tokens
 -- REPLY FREE waiters  nobody holds; `waiters` clients listen for a wake; negative: the server does not say
 -- REPLY WRONG_KIND    the name holds something else
 -- PUBLISH nothing
@@ -19,7 +19,7 @@ local type_of, counts, known = redis.call('TYPE', KEYS[1]).ok, {}, {}
 if type_of == 'none' then
   return { ARGV[1], 'FREE', listeners(ARGV[2]) }
 end
-if type_of ~= 'hash' or not redis.call('HGET', KEYS[1], 'mode') then
+if type_of ~= 'hash' or not redis.call('HGET', KEYS[1], 'mode') or not are_claims(KEYS[2]) then
   return { ARGV[1], 'WRONG_KIND' }
 end
 for into, key in pairs({ [counts] = KEYS[1], [known] = KEYS[2] }) do
@@ -38,7 +38,7 @@ for claim, hold in pairs(known) do
         token = (token or its) == its and its or ''
       end
       counts[field] = (tonumber(counts[field]) or 1) - 1
-      found[#found + 1] = { claim, left, revoked == ' r' and 'revoked' or 'held', mode == 'write' and 'x' or '1' }
+      found[#found + 1] = { claim, left, revoked == ' r' and 'revoked' or 'held', mode == 'write' and 'x' or '1', 1 }
     end
   end
 end
@@ -46,7 +46,8 @@ for field, count in pairs(counts) do
   local owner = string.match(field, '^(.*):write$')
   if field ~= 'mode' and count ~= 0 then
     local writes = owner or client_of(field) and counts.mode == 'write'
-    found[#found + 1] = { owner or field, left, client_of(field) and 'cooldown' or 'held', writes and 'x' or '1' }
+    local state, holds = client_of(field) and 'cooldown' or 'held', not client_of(field) and tonumber(count) or nil
+    found[#found + 1] = { owner or field, left, state, writes and 'x' or '1', holds }
   end
 end
 return { ARGV[1], 'FOUND', ARGV[3], token or '', listeners(ARGV[2]), found, 0 }

@@ -18,7 +18,7 @@ local type_of, told, known = redis.call('TYPE', KEYS[1]).ok, 0, {}
 if type_of == 'none' then
   return { ARGV[1], 'FREE' }
 end
-if type_of ~= 'hash' or not redis.call('HGET', KEYS[1], 'mode') then
+if type_of ~= 'hash' or not redis.call('HGET', KEYS[1], 'mode') or not are_claims(KEYS[2]) then
   return { ARGV[1], 'WRONG_KIND' }
 end
 local facts = redis.call('HGETALL', KEYS[2])

@@ -44,6 +44,71 @@ async fn a_full_server_refuses_newcomers_and_serves_those_who_wait() -> Result<(
     Ok(())
 }
 
+/// A server accepts every write of a script once it has accepted one, also one that frees memory.
+#[tokio::test]
+async fn a_full_server_refuses_the_first_waiter_and_whoever_joins_the_only_holder() -> Result<()> {
+    for (kind, of) in [
+        ("fair", writer as Of),
+        ("rwlock", reader),
+        ("semaphore", one),
+    ] {
+        let it = Lock::on(Server::start().await?, kind, "thin").await?;
+        it.hold(of(A)).await?;
+        let value = it.value().await?;
+        is_full(&it, true).await?;
+        refuses(&it, of(B)).await?;
+        ensure!(it.value().await? == value && it.renew(A, "60000").await? == "DONE RENEWED");
+        is_full(&it, false).await?;
+        it.ask(of(B), USUAL).await?;
+        ensure!(it.value().await? != value, "now it is inflated");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_newcomers_that_come_upon_claims_that_have_ended() -> Result<()> {
+    let it = Lock::on(Server::start().await?, "semaphore", "thin").await?;
+    it.hold(two(A)).await?;
+    it.hold(two(B)).await?;
+    it.pass(60_001).await?;
+    is_full(&it, true).await?;
+    refuses(&it, one(C)).await?;
+    ensure!(it.cardinality(&it.holders()).await? == 2);
+
+    // A dead waiter in front, a holder whose lease has ended, and keys that nobody needs any more.
+    let it = Lock::on(Server::start().await?, "fair", "thin").await?;
+    line_up(&it, &[B, C]).await?;
+    it.dies(B).await?;
+    is_full(&it, true).await?;
+    refuses(&it, writer(D)).await?;
+    ensure!(it.cardinality(&it.queue()).await? == 2);
+    is_full(&it, false).await?;
+    it.pass(HOUR + 1).await?;
+    is_full(&it, true).await?;
+    refuses(&it, writer(D)).await?;
+    is_full(&it, false).await?;
+    it.command(&["DEL", &it.holders(), &it.queue()]).await?;
+    is_full(&it, true).await?;
+    refuses(&it, writer(D)).await?;
+    is_full(&it, false).await?;
+    token(&it.acquire(D).await?)?;
+    Ok(())
+}
+
+/// The server may have more than it may use, or not.
+async fn is_full(it: &Lock, full: bool) -> Result<()> {
+    let most = if full { "1" } else { "0" };
+    it.command(&["CONFIG", "SET", "maxmemory", most]).await?;
+    Ok(())
+}
+
+async fn refuses(it: &Lock, claim: Claim<'_>) -> Result<()> {
+    let refused = it.ask(claim, USUAL).await;
+    let error = refused.err().context("there is no room")?.to_string();
+    ensure!(error.contains("OOM"), "{error}");
+    Ok(())
+}
+
 /// Administrators read there which rights to grant.
 #[tokio::test]
 async fn the_rights_that_the_wire_format_names_are_enough() -> Result<()> {

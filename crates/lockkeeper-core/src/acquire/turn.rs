@@ -18,6 +18,7 @@ use crate::grant::hold::Hold;
 use crate::quorum::Quorum;
 use crate::schedule::pause::Pauses;
 use crate::seam::clock::{sleep_until, sleep_until_some};
+use crate::seam::protocol::Foreign;
 use crate::words::chance::{Chance, Purpose};
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
@@ -70,7 +71,8 @@ impl Turn {
     pub(super) fn after(turn: Option<Self>, stage: &Stage, chance: Chance, busy: &Busy) -> Self {
         let mut turn = match turn {
             Some(Self::One(place)) => {
-                place.busy(busy.until);
+                let foreign = stage.first().protocol.foreign();
+                place.busy(busy.until, foreign.and_then(Foreign::parts_known));
                 return Self::One(place);
             }
             Some(turn) => turn,
@@ -250,7 +252,7 @@ impl Watch {
             let looked = std::mem::take(&mut self.looking[number]);
             if let Some(place) = place.as_ref().filter(|_| looked) {
                 let now = stage.specs[number].engine.requester.clock.now();
-                place.busy(left.map(|left| now.after(left)));
+                place.busy(left.map(|left| now.after(left)), None);
             }
         }
         self.look_at = busy.until;

@@ -228,7 +228,7 @@ fn holder(fields: &Value) -> Option<Holder> {
     let Value::List(fields) = fields else {
         return None;
     };
-    let [claim, left, state, share] = &fields[..] else {
+    let [claim, left, state, share, holds @ ..] = &fields[..] else {
         return None;
     };
     let Value::Bytes(claim) = claim else {
@@ -249,6 +249,10 @@ fn holder(fields: &Value) -> Option<Holder> {
             .as_str()?
             .split_once('/')
             .and_then(|(permits, _)| permits.parse().ok()),
+        holds: holds
+            .first()
+            .and_then(Value::as_i64)
+            .and_then(|holds| holds.try_into().ok()),
         ..Holder::new(name_of(claim))
     })
 }

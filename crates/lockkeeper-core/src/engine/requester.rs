@@ -147,6 +147,9 @@ impl Requester {
             if let Some(limit) = Answer::limit_of(&reply) {
                 part.hears_limit(limit);
             }
+            if let (Verb::Acquire, Some(foreign)) = (verb, part.protocol.foreign()) {
+                foreign.hears(&reply);
+            }
             record = Record::read(&reply);
             let answer = Answer::of_script(script, &reply);
             let whole = answer.filter(|it| *it != Answer::Stored || record.is_some());

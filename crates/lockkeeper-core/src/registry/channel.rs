@@ -1,6 +1,6 @@
 //! One channel: its local queue, its subscription, and when it needs attention. Pure, like the registry.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,9 +98,11 @@ pub(super) struct Channel<R> {
     /// Waiters that may poll outside the queue, because their owner holds now or because they can hold together with
     /// others.
     pub(super) beside: BTreeSet<WaiterId>,
-    /// Waiters that can hold together. The first of them polls beside the poller when one of them leaves, or when the
-    /// poller is not one of them and has to wait on.
-    pub(super) sharing: BTreeSet<WaiterId>,
+    /// Waiters that can hold together, each with the number of parts that it asks for. The first of them polls beside the
+    /// poller when one of them leaves, or when the poller has to wait on and is not one of them or asks for too much.
+    pub(super) sharing: BTreeMap<WaiterId, u32>,
+    /// How many parts there are, if the last poll asked for more. Who asks for more than that keeps nobody waiting.
+    pub(super) parts: Option<u32>,
     /// When the subscription ends, while the queue is empty.
     pub(super) linger: Option<Moment>,
     /// When [`Registry::tick`] handles it next.
@@ -122,7 +124,8 @@ impl<R> Channel<R> {
             unreachable: None,
             done: None,
             beside: BTreeSet::new(),
-            sharing: BTreeSet::new(),
+            sharing: BTreeMap::new(),
+            parts: None,
             linger: None,
             timer: None,
         }
@@ -152,6 +155,7 @@ impl<R> Channel<R> {
             return Turn::Wait(Some(self.look_at));
         }
         self.unseen = None;
+        self.parts = None;
         self.looking = Some((waiter, now));
         self.look_at = now.after(self.poll);
         Turn::Poll
@@ -164,20 +168,42 @@ impl<R> Channel<R> {
         same.into_iter().map(Step::Wake).collect()
     }
 
-    /// Reacts to a poller that was told that others hold. What it waits for may exclude the holders, but what other
-    /// waiters wait for may not. So the first waiter that can hold together with others polls beside it.
+    /// Reacts to a poller that was told that others hold. What it waits for may exclude the holders, or be more than there
+    /// is, but what other waiters wait for may not. So the first waiter that can hold together with others polls beside it.
     pub(super) fn let_in_beside(&mut self, poller: WaiterId) -> Vec<Step> {
-        match self.sharing.contains(&poller) {
+        match self.sharing.contains_key(&poller) && !self.asks_for_too_much(poller) {
             true => Vec::new(),
             false => self.let_in_sharing(),
         }
     }
 
+    /// Whether this waiter asks for more parts than there are.
+    pub(super) fn asks_for_too_much(&self, waiter: WaiterId) -> bool {
+        let asked = self.sharing.get(&waiter);
+        asked.is_some_and(|asked| self.parts.is_some_and(|parts| *asked > parts))
+    }
+
+    /// Whether this waiter, which can hold together with others and has just arrived, polls at once: those in front of it
+    /// do not poll for it, because they wait for something else or ask for too much.
+    pub(super) fn must_poll_for_itself(&self, waiter: WaiterId) -> bool {
+        let Some(front) = self.line.front() else {
+            return false;
+        };
+        if !self.sharing.contains_key(&front) {
+            return true;
+        }
+        let mut others = self.line.iter().filter(|it| !self.asks_for_too_much(*it));
+        self.asks_for_too_much(front) && others.next() == Some(waiter)
+    }
+
     /// Lets the first of the waiters that can hold together poll: it may be granted the lock beside those that hold. A
-    /// waiter that was already told to poll and has not polled since is passed over: its task may be blocked.
+    /// waiter that was already told to poll and has not polled since is passed over: its task may be blocked. So is one
+    /// that asks for too much.
     pub(super) fn let_in_sharing(&mut self) -> Vec<Step> {
-        let asks =
-            |waiter: &WaiterId| self.sharing.contains(waiter) && !self.beside.contains(waiter);
+        let asks = |waiter: &WaiterId| {
+            let may_hold = self.sharing.contains_key(waiter) && !self.asks_for_too_much(*waiter);
+            may_hold && !self.beside.contains(waiter)
+        };
         let first = match self.sharing.is_empty() {
             true => None,
             false => self.line.iter().find(asks),

@@ -10,8 +10,8 @@
 //! finds the name held sets a flag there, so that the release publishes a wake.
 //!
 //! Where claims can hold together without a queue on the server ([`share`](Registry::share)), the first waiter that
-//! could hold beside the holders also polls, while the poller waits for a claim that could not. When one of them is
-//! granted, the next one polls.
+//! could hold beside the holders also polls, while the poller waits for a claim that could not, or asks for more parts
+//! than there are. When one of them is granted, the next one polls.
 
 mod channel;
 pub(crate) mod cohort;
@@ -111,15 +111,22 @@ impl<R> Registry<R> {
     }
 
     /// Notes that this waiter, which has just arrived, can hold together with others of its sort, whatever the waiters
-    /// in front of it wait for. If the first waiter cannot, this one polls once more: it may have asked before a change
-    /// that the first has seen.
-    pub(crate) fn share(&mut self, name: &str, waiter: WaiterId) {
+    /// in front of it wait for, and asks for this many parts. If the first waiter cannot, this one polls once more: it may
+    /// have asked before a change that the first has seen.
+    pub(crate) fn share(&mut self, name: &str, waiter: WaiterId, parts: u32) {
         self.at(name, |channel| {
-            channel.sharing.insert(waiter);
-            let front = channel.line.front();
-            if front.is_some_and(|front| !channel.sharing.contains(&front)) {
+            channel.sharing.insert(waiter, parts);
+            if channel.must_poll_for_itself(waiter) {
                 channel.beside.insert(waiter);
             }
+            Vec::new()
+        });
+    }
+
+    /// Notes that a poll asked for more parts than there are, before [`busy`](Self::busy) reports its answer.
+    pub(crate) fn has_parts(&mut self, name: &str, parts: u32) {
+        self.at(name, |channel| {
+            channel.parts = Some(parts);
             Vec::new()
         });
     }
@@ -177,10 +184,11 @@ impl<R> Registry<R> {
         now: Moment,
     ) -> Vec<Step> {
         self.at(name, |channel| {
-            if !channel.answered(waiter) {
+            if channel.answered(waiter) {
+                channel.set_look_at(free, now);
+            } else if !channel.asks_for_too_much(waiter) {
                 return Vec::new();
             }
-            channel.set_look_at(free, now);
             channel.let_in_beside(waiter)
         })
     }
@@ -244,7 +252,7 @@ impl<R> Registry<R> {
             let poller = channel.line.front() == Some(waiter);
             let owner = channel.line.remove(waiter);
             channel.beside.remove(&waiter);
-            let shared = channel.sharing.remove(&waiter);
+            let shared = channel.sharing.remove(&waiter).is_some();
             if channel.line.is_empty() {
                 channel.done = None;
             }

@@ -91,8 +91,11 @@ impl Model {
     fn sharing(&self) -> (usize, usize) {
         let channel = self.registry.channels.get(CHANNEL);
         channel.map_or((0, 0), |channel| {
-            let let_in = channel.sharing.intersection(&channel.beside).count();
-            (let_in, channel.sharing.len())
+            let may_hold = |waiter: &&WaiterId| !channel.asks_for_too_much(**waiter);
+            let fitting = channel.sharing.keys().filter(may_hold);
+            let fitting: BTreeSet<_> = fitting.copied().collect();
+            let let_in = fitting.intersection(&channel.beside).count();
+            (let_in, fitting.len())
         })
     }
 
@@ -204,7 +207,8 @@ impl Model {
                 let shares = self.random.bool();
                 self.tell(("joins", waiter, shares));
                 if shares {
-                    self.registry.share(CHANNEL, waiter);
+                    let parts = self.random.u32(1..4);
+                    self.registry.share(CHANNEL, waiter, parts);
                 }
                 self.waiters.insert(waiter, Doing::Ready);
                 self.carry_out(steps);
@@ -239,12 +243,20 @@ impl Model {
                     let free = self.random.bool().then(|| self.soon());
                     self.tell(("busy", waiter, free));
                     let counts = self.looking() == Some(waiter);
+                    if self.random.u8(0..3) == 0 {
+                        let parts = self.random.u32(0..3);
+                        self.tell(("has", parts));
+                        self.registry.has_parts(CHANNEL, parts);
+                    }
                     let (before, _) = self.sharing();
                     let steps = self.registry.busy(CHANNEL, waiter, free, now);
                     self.waiters.insert(waiter, Doing::Ready);
                     let (let_in, all) = self.sharing();
                     let channel = self.registry.channels.get(CHANNEL);
-                    let shares = channel.is_some_and(|channel| channel.sharing.contains(&waiter));
+                    let shares = channel.is_some_and(|channel| {
+                        let shares = channel.sharing.contains_key(&waiter);
+                        shares && !channel.asks_for_too_much(waiter)
+                    });
                     self.check(
                         !counts || shares || let_in == all || let_in > before,
                         "nobody more may look beside a poller that waits in vain",

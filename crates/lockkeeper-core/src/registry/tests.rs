@@ -256,7 +256,7 @@ fn who_waits_for_very_many_names_looks_at_each_of_them_less_often() {
 fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     let mut registry = waiting(4);
     for waiter in [2, 3, 4] {
-        registry.share(C, waiter);
+        registry.share(C, waiter, 1);
         assert!(looks(&mut registry, waiter, 9));
     }
     assert_eq!(registry.message(C, at(10)), [Step::Wake(1)]);
@@ -270,7 +270,7 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     assert!(looks(&mut registry, 3, 12) && !looks(&mut registry, 4, 12));
     assert!(!looks(&mut registry, 3, 13) && !looks(&mut registry, 1, 13));
     let (fifth, _) = registry.join(C, (), None, None, at(13));
-    registry.share(C, fifth);
+    registry.share(C, fifth, 1);
     assert!(looks(&mut registry, fifth, 13));
     assert_eq!(registry.leave(C, 3, None, at(13)), [Step::Wake(4)]);
     assert!(looks(&mut registry, 4, 13) && !looks(&mut registry, fifth, 13));
@@ -285,8 +285,8 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
 #[test]
 fn one_of_those_that_can_hold_together_whose_task_is_blocked_keeps_no_other_from_looking() {
     let mut registry = waiting(3);
-    registry.share(C, 2);
-    registry.share(C, 3);
+    registry.share(C, 2, 1);
+    registry.share(C, 3, 1);
     let vain = |registry: &mut Registry<()>, ms| {
         registry.message(C, at(ms));
         assert!(looks(registry, 1, ms));
@@ -303,10 +303,60 @@ fn one_of_those_that_can_hold_together_whose_task_is_blocked_keeps_no_other_from
 fn one_that_can_hold_together_with_others_looks_once_more_when_it_comes_behind_one_that_cannot() {
     let mut registry = waiting(1);
     let (second, _) = registry.join(C, (), None, None, at(10));
-    registry.share(C, second);
+    registry.share(C, second, 1);
     assert!(looks(&mut registry, second, 10) && !looks(&mut registry, second, 11));
     registry.leave(C, 1, None, at(12));
     let (third, _) = registry.join(C, (), None, None, at(13));
-    registry.share(C, third);
+    registry.share(C, third, 1);
     assert!(!looks(&mut registry, third, 13), "the first can share");
+}
+
+#[test]
+fn one_that_asks_for_more_than_there_is_keeps_nobody_waiting() {
+    let mut registry = waiting(4);
+    for (waiter, parts) in [(1, 5), (2, 4), (3, 2), (4, 1)] {
+        registry.share(C, waiter, parts);
+    }
+    registry.message(C, at(10));
+    assert!(looks(&mut registry, 1, 10) && !looks(&mut registry, 2, 10));
+    registry.has_parts(C, 3);
+    assert_eq!(registry.busy(C, 1, None, at(10)), [Step::Wake(3)]);
+    assert!(looks(&mut registry, 3, 11) && !looks(&mut registry, 2, 11));
+    // The one behind it waits for its turn, unless that one learns that there is still less.
+    assert_eq!(registry.busy(C, 3, None, at(11)), []);
+    let (fifth, _) = registry.join(C, (), None, None, at(12));
+    registry.share(C, fifth, 1);
+    assert!(
+        !looks(&mut registry, fifth, 12),
+        "there are others before it"
+    );
+    registry.has_parts(C, 1);
+    assert_eq!(registry.busy(C, 3, None, at(12)), [Step::Wake(4)]);
+    assert!(looks(&mut registry, 4, 12));
+    assert_eq!(
+        registry.leave(C, 4, Some(at(4000)), at(13)),
+        [Step::Wake(5)]
+    );
+
+    // The next poll asks whether there is more now, and then the order of arrival counts again.
+    registry.message(C, at(14));
+    assert!(looks(&mut registry, 1, 14));
+    assert_eq!(registry.busy(C, 1, None, at(14)), []);
+    assert!(looks(&mut registry, 5, 14) && !looks(&mut registry, 3, 14));
+}
+
+#[test]
+fn one_that_comes_behind_those_that_ask_for_too_much_looks_at_once() {
+    let mut registry = waiting(1);
+    registry.share(C, 1, 5);
+    registry.message(C, at(10));
+    assert!(looks(&mut registry, 1, 10));
+    registry.has_parts(C, 3);
+    registry.busy(C, 1, None, at(10));
+    let (second, _) = registry.join(C, (), None, None, at(11));
+    registry.share(C, second, 4);
+    assert!(!looks(&mut registry, second, 11), "it asks for too much");
+    let (third, _) = registry.join(C, (), None, None, at(12));
+    registry.share(C, third, 3);
+    assert!(looks(&mut registry, third, 12));
 }

@@ -428,6 +428,20 @@ pub trait Foreign: Send + Sync {
         false
     }
 
+    /// Returns how many parts of the name a claim asks for, if claims share it.
+    fn parts(&self) -> u32 {
+        1
+    }
+
+    /// Notes the reply to an acquire.
+    fn hears(&self, _reply: &Reply) {}
+
+    /// Returns how many parts there are, as far as is known, if the last acquire asked for more. Then the waiters of this
+    /// client that ask for less do not wait for it.
+    fn parts_known(&self) -> Option<u32> {
+        None
+    }
+
     /// Returns whether a release can keep the name unavailable for a while. If not, `min_hold` is refused.
     fn cools_down(&self) -> bool {
         true
@@ -468,8 +482,10 @@ impl dyn Protocol {
         self.conversion().is_some_and(Conversion::has_cohorts)
     }
 
-    pub(crate) fn shares(&self) -> bool {
-        self.foreign().is_some_and(Foreign::shares)
+    /// How many parts a claim asks for, of a kind whose claims can hold together without a queue on the server.
+    pub(crate) fn shared_parts(&self) -> Option<u32> {
+        let foreign = self.foreign().filter(|foreign| foreign.shares());
+        foreign.map(Foreign::parts)
     }
 
     pub(crate) fn cools_down(&self) -> bool {

@@ -33,6 +33,10 @@ pub struct Holder {
     /// For a semaphore, how many permits it has. For a latch, how many counts are missing; its holder is the claim that
     /// last armed it.
     pub permits: Option<u32>,
+    /// For a lock of Redisson's that its own [`inspect`](crate::Lock::inspect) shows, how often its owner holds it, through
+    /// this library and in Java. For a read-write lock, where each claim of this library is shown, 1 for such a claim, and
+    /// for another holder how often it holds beside those.
+    pub holds: Option<u32>,
 }
 
 impl Holder {
@@ -62,6 +66,7 @@ impl Holder {
             state: HolderState::Held,
             shared: false,
             permits: None,
+            holds: None,
         }
     }
 }

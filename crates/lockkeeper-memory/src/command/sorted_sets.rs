@@ -6,10 +6,14 @@ use crate::resp::{Refusal, Resp};
 /// The largest score up to which a server, whose scores are doubles, can count in ones.
 const LARGEST_SCORE: u64 = 1 << 53;
 
-/// `ZADD key score member [score member …]`: how many members are new. No options, and scores are whole numbers only.
+/// `ZADD key [XX] score member [score member …]`: how many members are new, none with `XX`. Scores are whole numbers only.
 pub(super) fn zadd(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
-    let (key, pairs) = (&args[0], &args[1..]);
-    if !pairs.len().is_multiple_of(2) {
+    let (key, mut pairs) = (&args[0], &args[1..]);
+    let only_if_there = pairs[0].eq_ignore_ascii_case(b"xx");
+    if only_if_there {
+        pairs = &pairs[1..];
+    }
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(Refusal::SYNTAX);
     }
     let scores = pairs
@@ -17,8 +21,13 @@ pub(super) fn zadd(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
         .map(|pair| Ok((&pair[1], score(&pair[0])?)))
         .collect::<Result<Vec<_>, Refusal>>()?;
     let new = database.keyspace.change_sorted_set(key, |set| {
-        let new = |(member, score): &(&Vec<u8>, i64)| set.insert(member, *score);
-        scores.into_iter().filter(new).count()
+        scores
+            .into_iter()
+            .filter(|(member, score)| {
+                let wanted = !only_if_there || set.score(member).is_some();
+                wanted && set.insert(member, *score)
+            })
+            .count()
     })?;
     Ok(count(new))
 }

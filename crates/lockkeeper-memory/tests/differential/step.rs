@@ -278,7 +278,10 @@ fn command(random: &mut Rng) -> Vec<String> {
         12 => vec!["HGETALL", key],
         13 => vec!["HMGET", key, field, one(random, FIELDS)],
         14 => vec!["PUBSUB", "NUMSUB", one(random, &[CHANNEL, "elsewhere"])],
-        15 => vec!["ZADD", scored, score(random), member(random)],
+        15 => match random.u8(0..3) {
+            0 => vec!["ZADD", scored, "xx", score(random), member(random)],
+            _ => vec!["ZADD", scored, score(random), member(random)],
+        },
         16 => vec![
             "ZADD",
             scored,

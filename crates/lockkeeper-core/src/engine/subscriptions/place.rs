@@ -58,8 +58,8 @@ impl Place {
         let reader = Reader::Waiters(protocol.is_wake());
         let waiter = subscriptions.change_state(|state| {
             let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
-            if protocol.shares() {
-                state.registry.share(&channel, waiter);
+            if let Some(parts) = protocol.shared_parts() {
+                state.registry.share(&channel, waiter, parts);
             }
             state.bells.insert(waiter, Arc::clone(&bell));
             (waiter, steps)
@@ -110,11 +110,16 @@ impl Place {
         }
     }
 
-    /// Reports the answer to this waiter's poll: the name is held, perhaps until `free`.
-    pub(crate) fn busy(&self, free: Option<Moment>) {
+    /// Reports the answer to this waiter's poll: the name is held, perhaps until `free`. If the waiter asked for more than
+    /// there is, the name has this many `parts`.
+    pub(crate) fn busy(&self, free: Option<Moment>, parts: Option<u32>) {
         let now = self.subscriptions.clock.now();
-        self.subscriptions
-            .change(|registry| registry.busy(&self.channel, self.waiter, free, now));
+        self.subscriptions.change(|registry| {
+            if let Some(parts) = parts {
+                registry.has_parts(&self.channel, parts);
+            }
+            registry.busy(&self.channel, self.waiter, free, now)
+        });
     }
 
     /// Reports that the server was unreachable for too long. All waiters here with no more patience than this one give
