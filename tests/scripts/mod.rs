@@ -10,3 +10,4 @@ mod once;
 mod redlock;
 mod single;
 mod texts;
+mod worked_example;
