@@ -4,8 +4,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::redisson::{RedissonReadGuard, RedissonReadWriteLock, RedissonWriteGuard};
-use lockkeeper::{Client, LossReason, Owner, Released};
+use lockkeeper::redisson::{
+    RedissonLock, RedissonReadGuard, RedissonReadWriteLock, RedissonWriteGuard,
+};
+use lockkeeper::{Client, Error, Lock as _, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::PATIENCE;
@@ -211,6 +213,61 @@ async fn a_write_here_that_ends_before_its_read_wakes_readers_in_java() -> Resul
     reading.release().await?;
     ensure!(both.theirs_to_read.tell("unlock", "7").await? == "ok");
     ensure!(both.theirs_to_write.ask("try", "8").await?);
+    Ok(())
+}
+
+/// Redisson sends no message then, and its own readers wait for the lease.
+#[tokio::test]
+#[ignore = "long: beside Java"]
+async fn a_reader_here_looks_by_itself_after_a_downgrade_in_java() -> Result<()> {
+    let Some(Pair {
+        server,
+        redisson,
+        client,
+        ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    let both = Both::new(redisson, client, "downgraded");
+    ensure!(both.theirs_to_write.tell("lock", "7").await? == "ok");
+    ensure!(both.theirs_to_read.tell("lock", "7").await? == "ok");
+    let reading = both.reads();
+    waiter(server, "downgraded").await?;
+    ensure!(both.theirs_to_write.tell("unlock", "7").await? == "ok");
+    let since = Instant::now();
+    let guard = timeout(PATIENCE, reading).await???;
+    println!("it waited {:?}", since.elapsed());
+    guard.release().await?;
+    ensure!(both.theirs_to_read.tell("unlock", "7").await? == "ok");
+    Ok(())
+}
+
+/// What the page warns of. Here the two refuse one another.
+#[tokio::test]
+#[ignore = "long: beside Java"]
+async fn a_read_write_lock_in_java_takes_a_name_that_a_lock_holds() -> Result<()> {
+    let Some(Pair {
+        redisson, client, ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    for kind in ["read", "write"] {
+        let lock = RedissonLock::new(client, kind);
+        let guard = lock.acquire().await?;
+        let theirs = redisson.lock(kind, kind);
+        ensure!(theirs.ask("try", "7").await?, "{kind}: it is refused");
+        guard.verify().await?;
+        let refused = lock.try_acquire().await;
+        ensure!(matches!(refused, Err(Error::WrongKind { .. })));
+        ensure!(guard.release().await? == Released::Free);
+        ensure!(!theirs.ask("held", "7").await?, "{kind}: it still holds");
+    }
+    // The other way round they exclude one another.
+    let guard = RedissonReadWriteLock::new(client, "other").write().await?;
+    ensure!(!redisson.lock("lock", "other").ask("try", "7").await?);
+    guard.release().await?;
     Ok(())
 }
 

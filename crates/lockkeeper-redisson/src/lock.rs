@@ -65,6 +65,7 @@ redisson_lock! {
     /// - **Order, and a wake after `RSpinLock`.** Its release sends no message. A waiter polls when the lease would have ended, and
     ///   every 5 s.
     /// - **Exclusion with `RReadWriteLock`, and the queue of an `RFairLock`.** On a name that the former uses, this lock fails with
-    ///   [`WrongKind`](lockkeeper_core::Error::WrongKind). It overtakes the queue of the latter, as `RLock` does.
+    ///   [`WrongKind`](lockkeeper_core::Error::WrongKind). `RReadWriteLock` in Java takes the name even while this lock holds it, and neither
+    ///   side is told. This lock overtakes the queue of the latter, as `RLock` does.
     pub struct RedissonLock, RedissonGuard, Tokens = Tokens::Ours;
 }

@@ -112,7 +112,9 @@ pub(crate) const fn of_name(mode: Mode) -> impl FnOnce(Name) -> ReadWriteProtoco
 /// - **A cooldown beside Java.** If a reader in Java is the last to leave, it frees the name, whatever
 ///   [`min_hold`](Acquire::min_hold) says.
 /// - **Exclusion with an `RLock` of the same name.** This lock refuses such a name with
-///   [`WrongKind`](lockkeeper_core::Error::WrongKind). `RReadWriteLock` in Java does not refuse it, and reads beside it.
+///   [`WrongKind`](lockkeeper_core::Error::WrongKind). `RReadWriteLock` in Java does not refuse it, and reads or writes beside it.
+/// - **A wake by a downgrade in Java.** A thread that releases its write before its read sends no message. Readers here ask again
+///   within 5 s.
 #[derive(Clone)]
 pub struct RedissonReadWriteLock {
     read: Target,
