@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use lockkeeper::redisson::{
     RedissonLock, RedissonReadGuard, RedissonReadWriteLock, RedissonWriteGuard,
 };
-use lockkeeper::{Client, Error, Lock as _, LossReason, Owner, Released};
+use lockkeeper::{Client, Error, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::PATIENCE;

@@ -22,16 +22,14 @@ fn steps(text: &str) -> Vec<Step> {
     for block in text.split("```text\n").skip(1) {
         let block = block.split("```").next().unwrap_or_default();
         for line in block.lines() {
-            match (line.strip_prefix("$ "), steps.last_mut()) {
-                (Some(line), _) => {
-                    let (command, prints) = line.split_once("  ").unwrap_or((line, ""));
-                    steps.push(Step {
-                        command: command.to_owned(),
-                        prints: prints.to_owned(),
-                    });
-                }
-                (None, Some(step)) => step.prints += &format!(" {line}"),
-                (None, None) => {}
+            if let Some(line) = line.strip_prefix("$ ") {
+                let (command, prints) = line.split_once("  ").unwrap_or((line, ""));
+                steps.push(Step {
+                    command: command.to_owned(),
+                    prints: prints.to_owned(),
+                });
+            } else if let Some(step) = steps.last_mut() {
+                step.prints += &format!(" {line}");
             }
         }
     }
