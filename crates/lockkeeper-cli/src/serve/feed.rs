@@ -1,15 +1,16 @@
 //! One sampler for all viewers. It pauses while there are none.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::Client;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
+use super::connections::Stay;
 use super::view::{Question, View};
+use super::viewers::Viewers;
 use crate::exit::Failure;
 use crate::live::{Sample, Sampler, Wanted};
 
@@ -28,28 +29,6 @@ pub(super) struct Feed {
     came: Notify,
     viewers: Mutex<Viewers>,
     wanted: watch::Sender<Wanted>,
-}
-
-/// What each viewer is interested in, by the order of arrival.
-#[derive(Default)]
-struct Viewers {
-    came: u64,
-    there: BTreeMap<u64, Wanted>,
-}
-
-impl Viewers {
-    /// Combines what all viewers are interested in. If one name is open, its queue is read for each sample. If several are, they
-    /// take turns.
-    fn wanted(&self) -> Wanted {
-        let newest_first = || self.there.values().rev();
-        let opened = newest_first().filter_map(|it| it.opened.clone());
-        let opened: Vec<String> = opened.collect();
-        let seen = newest_first().flat_map(|it| it.seen.clone());
-        Wanted {
-            seen: opened.iter().cloned().chain(seen).collect(),
-            opened: opened.into_iter().next(),
-        }
-    }
 }
 
 impl Feed {
@@ -108,30 +87,31 @@ impl Feed {
         self.sample(limit).await
     }
 
-    /// Adds a viewer.
-    pub(super) fn look_on(self: &Arc<Self>, question: Question) -> Viewer {
-        let number = {
-            let mut viewers = self.viewers.lock();
-            viewers.came += 1;
-            viewers.came
-        };
+    /// Adds a viewer. If there are too many, another one [goes](Seen::Displaced).
+    pub(super) fn look_on(self: &Arc<Self>, question: Question, stay: Stay) -> Viewer {
         let mut samples = self.subscribe();
         // A sample that exists already is new to this viewer.
         samples.mark_changed();
-        let viewer = Viewer {
+        let opened = question.open.clone();
+        let wanted = Wanted {
+            seen: Vec::new(),
+            opened,
+        };
+        let (number, displaced) = self.tell(|viewers| viewers.add(wanted, stay, Instant::now()));
+        Viewer {
             samples,
             feed: Arc::clone(self),
             number,
             question,
-        };
-        viewer.wants(Vec::new());
-        viewer
+            displaced,
+        }
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Viewers)) {
+    fn tell<T>(&self, change: impl FnOnce(&mut Viewers) -> T) -> T {
         let mut viewers = self.viewers.lock();
-        change(&mut viewers);
+        let told = change(&mut viewers);
         self.wanted.send_replace(viewers.wanted());
+        told
     }
 }
 
@@ -141,36 +121,43 @@ pub(super) struct Viewer {
     number: u64,
     question: Question,
     samples: watch::Receiver<Option<Arc<Sample>>>,
+    displaced: oneshot::Receiver<()>,
+}
+
+/// What happens to a viewer.
+pub(super) enum Seen {
+    /// There is a sample, as JSON.
+    Sample(serde_json::Result<String>),
+    /// Another viewer has taken its place. Nothing follows.
+    Displaced,
 }
 
 impl Viewer {
-    /// Waits for the next sample to show, and returns it as JSON. It is always the newest one, so a slow viewer skips those in
-    /// between. `None`: the end.
-    pub(super) async fn next(&mut self) -> Option<serde_json::Result<String>> {
+    /// Waits for the next sample to show. It is always the newest one, so a slow viewer skips those in between. `None`: the end.
+    pub(super) async fn next(&mut self) -> Option<Seen> {
         let sample = loop {
-            self.samples.changed().await.ok()?;
+            tokio::select! {
+                biased;
+                Ok(()) = &mut self.displaced => return Some(Seen::Displaced),
+                changed = self.samples.changed() => changed.ok()?,
+            }
             if let Some(sample) = self.samples.borrow_and_update().clone() {
                 break sample;
             }
         };
         let view = View::new(&sample, &self.question);
-        self.wants(view.seen());
-        Some(view.json())
-    }
-
-    fn wants(&self, seen: Vec<String>) {
-        let opened = self.question.open.clone();
-        let wanted = Wanted { seen, opened };
-        self.feed.tell(|viewers| {
-            viewers.there.insert(self.number, wanted);
-        });
+        let wanted = Wanted {
+            seen: view.seen(),
+            opened: self.question.open.clone(),
+        };
+        self.feed
+            .tell(|viewers| viewers.took(self.number, wanted, Instant::now()));
+        Some(Seen::Sample(view.json()))
     }
 }
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.feed.tell(|viewers| {
-            viewers.there.remove(&self.number);
-        });
+        self.feed.tell(|viewers| viewers.remove(self.number));
     }
 }
