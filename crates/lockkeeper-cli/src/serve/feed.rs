@@ -31,6 +31,16 @@ pub(super) struct Feed {
     wanted: watch::Sender<Wanted>,
 }
 
+/// What a single answer can be made of.
+pub(super) enum Sight {
+    /// A current sample that has all names, or says why the locks' server does not answer.
+    Whole(Arc<Sample>),
+    /// One without names that were not asked about yet.
+    Part(Arc<Sample>),
+    /// There is no sample.
+    Nothing,
+}
+
 impl Feed {
     /// Creates a feed, and the sampler that [`run`](Self::run) needs.
     pub(super) fn new(client: Client, pattern: &str) -> (Arc<Self>, Sampler) {
@@ -51,6 +61,7 @@ impl Feed {
             if !self.is_watched() {
                 self.samples.send_replace(None);
                 self.came.notified().await;
+                sampler.look_again();
                 continue;
             }
             match sampler.next().await {
@@ -73,18 +84,34 @@ impl Feed {
         samples
     }
 
-    /// Returns a current sample; `None` if none was made within this time.
-    pub(super) async fn sample(&self, limit: Duration) -> Option<Arc<Sample>> {
+    /// Waits for a whole sample, but no longer than this. After a pause, names are asked about first.
+    pub(super) async fn sample(&self, limit: Duration) -> Sight {
         let mut samples = self.subscribe();
-        let sample = samples.wait_for(Option::is_some);
-        let sample = tokio::time::timeout(limit, sample).await.ok()?.ok()?;
-        sample.clone()
+        let whole = samples.wait_for(|it| it.as_ref().is_some_and(|it| it.is_whole()));
+        if let Ok(Ok(sample)) = tokio::time::timeout(limit, whole).await
+            && let Some(sample) = sample.clone()
+        {
+            return Sight::Whole(sample);
+        }
+        let part = samples.borrow().clone();
+        match part {
+            Some(sample) => {
+                // Whoever asks again finds the names that are asked about meanwhile.
+                self.linger();
+                Sight::Part(sample)
+            }
+            None => Sight::Nothing,
+        }
     }
 
-    /// Returns a current sample to a scrape. The sampler then continues for a while.
-    pub(super) async fn scrape(&self, limit: Duration) -> Option<Arc<Sample>> {
-        self.scraped.send_replace(Some(Instant::now()));
+    /// The same for a scrape. The sampler then continues for a while.
+    pub(super) async fn scrape(&self, limit: Duration) -> Sight {
+        self.linger();
         self.sample(limit).await
+    }
+
+    fn linger(&self) {
+        self.scraped.send_replace(Some(Instant::now()));
     }
 
     /// Adds a viewer. If there are too many, another one [goes](Seen::Displaced).

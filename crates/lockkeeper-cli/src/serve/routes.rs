@@ -18,13 +18,14 @@ use tokio::sync::{Semaphore, watch};
 use uuid::Uuid;
 
 use super::connections::Stay;
-use super::feed::{Feed, Seen, Viewer};
+use super::feed::{Feed, Seen, Sight, Viewer};
 use super::host::Hosts;
 use super::metrics;
 use super::token::Token;
 use super::view::{Question, View};
 use super::viewers;
 use crate::exit::{self, Failure};
+use crate::live::Sample;
 use crate::look;
 use crate::out::{harmless, shown};
 
@@ -237,13 +238,27 @@ async fn next_event(looking: Looking) -> Option<(serde_json::Result<Event>, Look
 }
 
 async fn locks(State(served): Known, Query(question): Query<Question>) -> Response {
-    let Some(sample) = served.feed.sample(PATIENCE).await else {
-        return words(StatusCode::BAD_GATEWAY, "the locks' server does not answer");
+    let sample = match served.feed.sample(PATIENCE).await {
+        Sight::Whole(sample) => sample,
+        Sight::Part(sample) => return unfinished(&sample),
+        Sight::Nothing => {
+            return words(StatusCode::BAD_GATEWAY, "the locks' server does not answer");
+        }
     };
     match View::new(&sample, &question).json() {
         Ok(text) => in_json(text),
         Err(error) => Refusal(Failure::system("write", &error)).into_response(),
     }
+}
+
+/// Refuses to show a part of the locks as if it were all.
+fn unfinished(sample: &Sample) -> Response {
+    let text = format!(
+        "not all names were asked about yet since this server started or paused, {} of those on the list not once: try again",
+        sample.load.unknown
+    );
+    let later = [(header::RETRY_AFTER, "10")];
+    (later, words(StatusCode::SERVICE_UNAVAILABLE, &text)).into_response()
 }
 
 async fn lock(State(served): Known, Path(name): Path<String>) -> Result<Response, Refusal> {
@@ -262,8 +277,11 @@ async fn lock(State(served): Known, Path(name): Path<String>) -> Result<Response
 }
 
 async fn metrics(State(served): Known) -> Response {
-    let sample = served.feed.scrape(PATIENCE).await;
-    let text = metrics::text(sample.as_deref());
+    let text = match served.feed.scrape(PATIENCE).await {
+        Sight::Whole(sample) => metrics::text(Some(&sample)),
+        Sight::Part(sample) => return unfinished(&sample),
+        Sight::Nothing => metrics::text(None),
+    };
     ([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response()
 }
 
