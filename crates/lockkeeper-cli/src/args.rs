@@ -378,7 +378,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) keep: bool,
 
-    /// Write the events of the run to this file, one JSON object per line; for example /dev/fd/3
+    /// Write the events of the run to this file, one JSON object per line; for example /dev/fd/3. A named pipe must have a reader
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
 

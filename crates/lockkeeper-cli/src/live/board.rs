@@ -24,6 +24,8 @@ pub(super) struct Board {
     names: BTreeMap<String, Entry>,
     /// Whether a list of all names was completed.
     listed: bool,
+    /// The same since the last [`look_again`](Self::look_again).
+    listed_again: bool,
     left_out: u64,
     totals: Totals,
     /// The totals at the last samples, the oldest first.
@@ -48,6 +50,8 @@ struct Entry {
     found: bool,
     /// Whether the name was missing from a complete list. If so, its present holder was granted the lock since then.
     new: bool,
+    /// Whether the server is still to answer about it before the board is [whole](Board::is_whole).
+    due: bool,
 }
 
 impl Entry {
@@ -94,12 +98,27 @@ impl Board {
         Self {
             names: BTreeMap::new(),
             listed: false,
+            listed_again: false,
             left_out: 0,
             totals: Totals::default(),
             before: VecDeque::from([(now, Totals::default())]),
             waits: Waits::default(),
             longest: None,
         }
+    }
+
+    /// Makes all that is known count as old, because nobody has asked for a while.
+    pub(super) fn look_again(&mut self) {
+        self.listed_again = false;
+        for entry in self.names.values_mut() {
+            entry.due = true;
+        }
+    }
+
+    /// Whether, since the beginning or the last [`look_again`](Self::look_again), a list was completed and the server has answered
+    /// about each name on it. Names that come later do not change this.
+    pub(super) fn is_whole(&self) -> bool {
+        self.listed_again && !self.names.values().any(|entry| entry.due)
     }
 
     /// Begins a list of all names.
@@ -118,6 +137,7 @@ impl Board {
             let entry = Entry {
                 found: true,
                 new: self.listed,
+                due: !self.listed_again,
                 ..Entry::default()
             };
             self.names.insert(name, entry);
@@ -130,6 +150,7 @@ impl Board {
     /// the list.
     pub(super) fn list_ends(&mut self) {
         self.listed = true;
+        self.listed_again = true;
         self.names
             .retain(|_, entry| entry.found || entry.is_busy() || entry.looked.is_none());
     }
@@ -231,6 +252,7 @@ impl Board {
         }
         entry.lock = Some(Arc::new(lock));
         entry.looked = Some(now);
+        entry.due = false;
         self.totals += totals;
         for wait in waits {
             self.waits.seen += 1;
@@ -291,6 +313,7 @@ impl Board {
                 oldest_ms: locks.iter().map(|row| row.looked_ms).max().unwrap_or(0),
                 unknown,
                 left_out: self.left_out,
+                whole: self.is_whole(),
                 ..Load::default()
             },
             unreachable: None,

@@ -138,6 +138,13 @@ impl Sampler {
         (sampler, sender)
     }
 
+    /// Makes the next samples [whole](Load::whole) only when each name was asked about again. Call it after a pause.
+    pub(crate) fn look_again(&mut self) {
+        self.board.look_again();
+        self.names = None;
+        self.list_due = Instant::now();
+    }
+
     /// Returns the next sample: the first one at once, later ones one interval apart, or as soon as another name is opened. If the
     /// server cannot be reached, the sample says so. A failure that does not pass, such as a bad pattern, is an error.
     pub(crate) async fn next(&mut self) -> Result<Sample, Failure> {

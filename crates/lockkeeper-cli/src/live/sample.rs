@@ -31,6 +31,13 @@ pub(crate) struct Sample {
     pub(crate) unreachable: Option<String>,
 }
 
+impl Sample {
+    /// Whether all names are there, as far as the server answers.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.load.whole || self.unreachable.is_some()
+    }
+}
+
 /// One lock, and the age of its data.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
@@ -129,6 +136,8 @@ pub(crate) struct Load {
     pub(crate) listed_ms: Option<u64>,
     /// How many names on the list have no answer yet.
     pub(crate) unknown: u64,
+    /// Whether each name was asked about since somebody looks on. Until then, names are missing or what is known of them is old.
+    pub(crate) whole: bool,
     /// About how many names are left out, because there are more than are kept in memory; they are added when others end.
     pub(crate) left_out: u64,
 }

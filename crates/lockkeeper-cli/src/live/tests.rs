@@ -230,3 +230,34 @@ fn each_client_is_asked_for_its_label_once() {
     assert_eq!(questions(&parts), 3);
     assert_eq!(questions(&[Part::new("d".to_owned(), None, None)]), 1);
 }
+
+#[test]
+fn a_board_is_whole_when_each_name_was_asked_about_since_somebody_looks_on() {
+    let now = Instant::now();
+    let mut board = Board::new(now);
+    let is_whole = |board: &mut Board| board.sample(now, SystemTime::now()).load.whole;
+    assert!(!is_whole(&mut board));
+    board.list_begins();
+    board.found("a".to_owned());
+    board.looked(lock("a", &[holder("x", 30)], 0), now);
+    assert!(!is_whole(&mut board), "more names may follow");
+    board.found("theirs".to_owned());
+    board.list_ends();
+    assert!(!is_whole(&mut board), "one has no answer");
+    board.is_no_lock("theirs", now);
+    assert!(is_whole(&mut board));
+    // What comes later is new, and nothing was missing before.
+    list(&mut board, &["a", "theirs", "b"]);
+    assert!(is_whole(&mut board));
+
+    board.look_again();
+    assert!(!is_whole(&mut board));
+    board.looked(lock("a", &[], 0), now);
+    board.looked(lock("b", &[holder("y", 30)], 0), now);
+    board.is_no_lock("theirs", now);
+    assert!(!is_whole(&mut board), "there may be names since the pause");
+    list(&mut board, &["b", "c"]);
+    assert!(!is_whole(&mut board), "that one has no answer");
+    board.looked(lock("c", &[holder("z", 30)], 0), now);
+    assert!(is_whole(&mut board));
+}

@@ -1,9 +1,13 @@
 //! The output of a run: messages for a person, and all events for a program, one JSON object per line.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{IsTerminal as _, Write, sink, stderr};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use super::scribe::{Scribe, Word};
@@ -104,9 +108,9 @@ impl Journal {
     pub(crate) fn open(options: &Run, json: bool) -> Result<Self, Failure> {
         let lines: Box<dyn Write + Send> = match &options.events {
             Some(path) => {
-                let file = File::options().append(true).create(true).open(path);
-                Box::new(file.map_err(|error| {
-                    Failure::usage(format!("cannot write to {}: {error}", path.display()))
+                let file = open_now(path);
+                Box::new(file.map_err(|reason| {
+                    Failure::usage(format!("cannot write to {}: {reason}", path.display()))
                 })?)
             }
             None if json => Box::new(stderr()),
@@ -155,6 +159,26 @@ impl Journal {
     pub(crate) fn close(self, limit: Duration) {
         self.scribe.close(limit);
     }
+}
+
+/// Opens a file to write to, and does not wait for the reader of a named pipe, who may never come. Returns why it cannot be opened.
+fn open_now(path: &Path) -> Result<File, String> {
+    let mut options = File::options();
+    let options = options.append(true).create(true);
+    let opened = options
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path);
+    let file = opened.map_err(|error| {
+        let is_pipe = fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
+        match is_pipe && error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
+            true => "no process reads this pipe: start the reader first".to_owned(),
+            false => error.to_string(),
+        }
+    })?;
+    // From now on, a reader that is slow is waited for.
+    let flags = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
+    flags.map_err(|error| error.to_string())?;
+    Ok(file)
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

@@ -1,15 +1,16 @@
 //! One sampler for all viewers. It pauses while there are none.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::Client;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
+use super::connections::Stay;
 use super::view::{Question, View};
+use super::viewers::Viewers;
 use crate::exit::Failure;
 use crate::live::{Sample, Sampler, Wanted};
 
@@ -30,26 +31,14 @@ pub(super) struct Feed {
     wanted: watch::Sender<Wanted>,
 }
 
-/// What each viewer is interested in, by the order of arrival.
-#[derive(Default)]
-struct Viewers {
-    came: u64,
-    there: BTreeMap<u64, Wanted>,
-}
-
-impl Viewers {
-    /// Combines what all viewers are interested in. If one name is open, its queue is read for each sample. If several are, they
-    /// take turns.
-    fn wanted(&self) -> Wanted {
-        let newest_first = || self.there.values().rev();
-        let opened = newest_first().filter_map(|it| it.opened.clone());
-        let opened: Vec<String> = opened.collect();
-        let seen = newest_first().flat_map(|it| it.seen.clone());
-        Wanted {
-            seen: opened.iter().cloned().chain(seen).collect(),
-            opened: opened.into_iter().next(),
-        }
-    }
+/// What a single answer can be made of.
+pub(super) enum Sight {
+    /// A current sample that has all names, or says why the locks' server does not answer.
+    Whole(Arc<Sample>),
+    /// One without names that were not asked about yet.
+    Part(Arc<Sample>),
+    /// There is no sample.
+    Nothing,
 }
 
 impl Feed {
@@ -72,6 +61,7 @@ impl Feed {
             if !self.is_watched() {
                 self.samples.send_replace(None);
                 self.came.notified().await;
+                sampler.look_again();
                 continue;
             }
             match sampler.next().await {
@@ -94,44 +84,61 @@ impl Feed {
         samples
     }
 
-    /// Returns a current sample; `None` if none was made within this time.
-    pub(super) async fn sample(&self, limit: Duration) -> Option<Arc<Sample>> {
+    /// Waits for a whole sample, but no longer than this. After a pause, names are asked about first.
+    pub(super) async fn sample(&self, limit: Duration) -> Sight {
         let mut samples = self.subscribe();
-        let sample = samples.wait_for(Option::is_some);
-        let sample = tokio::time::timeout(limit, sample).await.ok()?.ok()?;
-        sample.clone()
+        let whole = samples.wait_for(|it| it.as_ref().is_some_and(|it| it.is_whole()));
+        if let Ok(Ok(sample)) = tokio::time::timeout(limit, whole).await
+            && let Some(sample) = sample.clone()
+        {
+            return Sight::Whole(sample);
+        }
+        let part = samples.borrow().clone();
+        match part {
+            Some(sample) => {
+                // Whoever asks again finds the names that are asked about meanwhile.
+                self.linger();
+                Sight::Part(sample)
+            }
+            None => Sight::Nothing,
+        }
     }
 
-    /// Returns a current sample to a scrape. The sampler then continues for a while.
-    pub(super) async fn scrape(&self, limit: Duration) -> Option<Arc<Sample>> {
-        self.scraped.send_replace(Some(Instant::now()));
+    /// The same for a scrape. The sampler then continues for a while.
+    pub(super) async fn scrape(&self, limit: Duration) -> Sight {
+        self.linger();
         self.sample(limit).await
     }
 
-    /// Adds a viewer.
-    pub(super) fn look_on(self: &Arc<Self>, question: Question) -> Viewer {
-        let number = {
-            let mut viewers = self.viewers.lock();
-            viewers.came += 1;
-            viewers.came
-        };
+    fn linger(&self) {
+        self.scraped.send_replace(Some(Instant::now()));
+    }
+
+    /// Adds a viewer. If there are too many, another one [goes](Seen::Displaced).
+    pub(super) fn look_on(self: &Arc<Self>, question: Question, stay: Stay) -> Viewer {
         let mut samples = self.subscribe();
         // A sample that exists already is new to this viewer.
         samples.mark_changed();
-        let viewer = Viewer {
+        let opened = question.open.clone();
+        let wanted = Wanted {
+            seen: Vec::new(),
+            opened,
+        };
+        let (number, displaced) = self.tell(|viewers| viewers.add(wanted, stay, Instant::now()));
+        Viewer {
             samples,
             feed: Arc::clone(self),
             number,
             question,
-        };
-        viewer.wants(Vec::new());
-        viewer
+            displaced,
+        }
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Viewers)) {
+    fn tell<T>(&self, change: impl FnOnce(&mut Viewers) -> T) -> T {
         let mut viewers = self.viewers.lock();
-        change(&mut viewers);
+        let told = change(&mut viewers);
         self.wanted.send_replace(viewers.wanted());
+        told
     }
 }
 
@@ -141,36 +148,43 @@ pub(super) struct Viewer {
     number: u64,
     question: Question,
     samples: watch::Receiver<Option<Arc<Sample>>>,
+    displaced: oneshot::Receiver<()>,
+}
+
+/// What happens to a viewer.
+pub(super) enum Seen {
+    /// There is a sample, as JSON.
+    Sample(serde_json::Result<String>),
+    /// Another viewer has taken its place. Nothing follows.
+    Displaced,
 }
 
 impl Viewer {
-    /// Waits for the next sample to show, and returns it as JSON. It is always the newest one, so a slow viewer skips those in
-    /// between. `None`: the end.
-    pub(super) async fn next(&mut self) -> Option<serde_json::Result<String>> {
+    /// Waits for the next sample to show. It is always the newest one, so a slow viewer skips those in between. `None`: the end.
+    pub(super) async fn next(&mut self) -> Option<Seen> {
         let sample = loop {
-            self.samples.changed().await.ok()?;
+            tokio::select! {
+                biased;
+                Ok(()) = &mut self.displaced => return Some(Seen::Displaced),
+                changed = self.samples.changed() => changed.ok()?,
+            }
             if let Some(sample) = self.samples.borrow_and_update().clone() {
                 break sample;
             }
         };
         let view = View::new(&sample, &self.question);
-        self.wants(view.seen());
-        Some(view.json())
-    }
-
-    fn wants(&self, seen: Vec<String>) {
-        let opened = self.question.open.clone();
-        let wanted = Wanted { seen, opened };
-        self.feed.tell(|viewers| {
-            viewers.there.insert(self.number, wanted);
-        });
+        let wanted = Wanted {
+            seen: view.seen(),
+            opened: self.question.open.clone(),
+        };
+        self.feed
+            .tell(|viewers| viewers.took(self.number, wanted, Instant::now()));
+        Some(Seen::Sample(view.json()))
     }
 }
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.feed.tell(|viewers| {
-            viewers.there.remove(&self.number);
-        });
+        self.feed.tell(|viewers| viewers.remove(self.number));
     }
 }

@@ -147,12 +147,12 @@ impl Text {
         );
         self.gauge(
             "listed",
-            "Whether all names were listed once: until then, and while names are left out, the numbers are too small.",
+            "Whether all names were listed once. While names are left out, the numbers are too small.",
             f64::from(u8::from(load.listed_ms.is_some())),
         );
         self.gauge(
             "names_unknown",
-            "Names on the list that have no answer yet.",
+            "New names on the list that have no answer yet.",
             number(load.unknown),
         );
         self.gauge(

@@ -1,12 +1,14 @@
 //! `serve`: holders and waiters as a web page, and metrics for Prometheus. `page.html` is the whole page; one sampler serves all
 //! viewers.
 
+mod connections;
 mod feed;
 mod host;
 mod metrics;
 mod routes;
 mod token;
 mod view;
+mod viewers;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use crate::args::ServeOptions;
 use crate::exit::{self, Failure};
 use crate::out;
 use crate::server::Server;
+use connections::Connections;
 use feed::Feed;
 use host::Hosts;
 use routes::Served;
@@ -74,26 +77,15 @@ pub(crate) async fn serve(
     }
     let (feed, sampler) = Feed::new(client.clone(), &options.pattern);
     let (end, over) = watch::channel(false);
-    let mut ended = over.clone();
-    let served = Served::new(client.clone(), feed.clone(), hosts, token, over);
-    let serving = axum::serve(listener, served.routes()).with_graceful_shutdown(async move {
-        // The error is ignored: if the sender is gone, the process is ending too.
-        let _ = ended.wait_for(|over| *over).await;
-    });
-    let mut serving = tokio::spawn(serving.into_future());
+    let served = Served::new(client.clone(), feed.clone(), hosts, token, over.clone());
+    let connections = Connections::new(served.routes(), over);
     let outcome = tokio::select! {
-        served = &mut serving => match served {
-            Ok(Err(error)) => Err(Failure::system("serve", &error)),
-            Ok(Ok(())) => Ok(()),
-            Err(error) => Err(Failure::system("serve", &error)),
-        },
+        never = connections.accept(listener) => match never {},
         failure = feed.run(sampler) => Err(failure),
         () = stopped => Ok(()),
     };
     end.send_replace(true);
-    if !serving.is_finished() && tokio::time::timeout(GRACE, &mut serving).await.is_err() {
-        serving.abort();
-    }
+    connections.end(GRACE).await;
     client.close().await;
     outcome
 }

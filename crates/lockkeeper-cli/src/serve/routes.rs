@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
@@ -11,18 +10,22 @@ use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use futures_util::stream;
 use lockkeeper::Client;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use uuid::Uuid;
 
-use super::feed::{Feed, Viewer};
+use super::connections::Stay;
+use super::feed::{Feed, Seen, Sight, Viewer};
 use super::host::Hosts;
 use super::metrics;
 use super::token::Token;
 use super::view::{Question, View};
+use super::viewers;
 use crate::exit::{self, Failure};
+use crate::live::Sample;
 use crate::look;
 use crate::out::{harmless, shown};
 
@@ -32,13 +35,10 @@ const PAGE: &str = include_str!("page.html");
 /// The placeholder of the nonce.
 const NONCE: &str = "{{nonce}}";
 
-/// The largest number of open pages. Each gets some 50 KB per second at most.
-const VIEWERS: usize = 64;
-
 /// How many requests about single locks may be under way at once, for all viewers together.
 const QUESTIONS: usize = 4;
 
-/// How long a single request waits for a sample: less than the 10 s that Prometheus waits by default.
+/// How long a single request waits for a sample, or for the questions before it: less than the 10 s that Prometheus waits by default.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// How often an idle connection gets a keep-alive. Proxies cut a connection that is silent for a minute.
@@ -54,7 +54,6 @@ pub(super) struct Served {
     pub(super) hosts: Hosts,
     /// `None`: revoking is disabled.
     pub(super) token: Option<Token>,
-    viewers: Arc<Semaphore>,
     questions: Semaphore,
     /// Whether the server is shutting down.
     pub(super) over: watch::Receiver<bool>,
@@ -73,7 +72,6 @@ impl Served {
             feed,
             hosts,
             token,
-            viewers: Arc::new(Semaphore::new(VIEWERS)),
             questions: Semaphore::new(QUESTIONS),
             over,
         }
@@ -128,13 +126,19 @@ impl axum::response::IntoResponse for Refusal {
     }
 }
 
-/// Admits requests that address this server by one of its own names. Adds headers to each answer that keep browsers from using the
+/// Admits requests that address this server by one of its own names, unless another web page sent them. Adds headers to each answer that keep browsers from using the
 /// answer for anything else.
 async fn guard(State(served): Known, request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let mut response = match (hosts.next(), hosts.next()) {
         (Some(host), None) if host.to_str().is_ok_and(|host| served.hosts.know(host)) => {
-            next.run(request).await
+            match served.hosts.is_foreign(&request) {
+                true => words(
+                    StatusCode::FORBIDDEN,
+                    "another web page asks, which this server does not answer",
+                ),
+                false => next.run(request).await,
+            }
         }
         (Some(host), None) => {
             let host = String::from_utf8_lossy(host.as_bytes());
@@ -201,35 +205,45 @@ async fn page(State(served): Known) -> Response {
 }
 
 /// Sends a sample per second, for as long as the page is open.
-async fn events(State(served): Known, Query(question): Query<Question>) -> Response {
-    let Ok(place) = Arc::clone(&served.viewers).try_acquire_owned() else {
-        let text = format!("{VIEWERS} pages are open already: close one");
-        return words(StatusCode::SERVICE_UNAVAILABLE, &text);
-    };
-    let viewer = served.feed.look_on(question);
+async fn events(
+    State(served): Known,
+    Extension(stay): Extension<Stay>,
+    Query(question): Query<Question>,
+) -> Response {
+    let viewer = served.feed.look_on(question, stay);
     let over = served.over.clone();
-    let samples = stream::unfold((viewer, over, place), next_event);
+    let samples = stream::unfold(Some((viewer, over)), next_event);
     let alive = KeepAlive::new().interval(HEARTBEAT);
     Sse::new(samples).keep_alive(alive).into_response()
 }
 
-/// What a viewer needs: the samples, the end of the server, and a permit.
-type Looking = (Viewer, watch::Receiver<bool>, OwnedSemaphorePermit);
+/// What a viewer needs: the samples, and the end of the server. `None`: its last event was sent.
+type Looking = Option<(Viewer, watch::Receiver<bool>)>;
 
 async fn next_event(looking: Looking) -> Option<(serde_json::Result<Event>, Looking)> {
-    let (mut viewer, mut over, place) = looking;
-    let text = tokio::select! {
+    let (mut viewer, mut over) = looking?;
+    let seen = tokio::select! {
         biased;
         _ = over.wait_for(|over| *over) => None,
-        text = viewer.next() => text,
+        seen = viewer.next() => seen,
     }?;
-    let event = text.map(|text| Event::default().retry(RETRY).data(text));
-    Some((event, (viewer, over, place)))
+    let event = Event::default().retry(RETRY);
+    match seen {
+        Seen::Sample(text) => Some((text.map(|text| event.data(text)), Some((viewer, over)))),
+        Seen::Displaced => {
+            let text = format!("more than {} pages are open", viewers::MOST);
+            Some((Ok(event.event("displaced").data(text)), None))
+        }
+    }
 }
 
 async fn locks(State(served): Known, Query(question): Query<Question>) -> Response {
-    let Some(sample) = served.feed.sample(PATIENCE).await else {
-        return words(StatusCode::BAD_GATEWAY, "the locks' server does not answer");
+    let sample = match served.feed.sample(PATIENCE).await {
+        Sight::Whole(sample) => sample,
+        Sight::Part(sample) => return unfinished(&sample),
+        Sight::Nothing => {
+            return words(StatusCode::BAD_GATEWAY, "the locks' server does not answer");
+        }
     };
     match View::new(&sample, &question).json() {
         Ok(text) => in_json(text),
@@ -237,9 +251,23 @@ async fn locks(State(served): Known, Query(question): Query<Question>) -> Respon
     }
 }
 
+/// Refuses to show a part of the locks as if it were all.
+fn unfinished(sample: &Sample) -> Response {
+    let text = format!(
+        "not all names were asked about yet since this server started or paused, {} of those on the list not once: try again",
+        sample.load.unknown
+    );
+    let later = [(header::RETRY_AFTER, "10")];
+    (later, words(StatusCode::SERVICE_UNAVAILABLE, &text)).into_response()
+}
+
 async fn lock(State(served): Known, Path(name): Path<String>) -> Result<Response, Refusal> {
     let lock = {
-        let _place = served.questions.acquire().await;
+        let place = tokio::time::timeout(PATIENCE, served.questions.acquire());
+        let Ok(_place) = place.await else {
+            let text = "too many requests about single locks wait for the locks' server: try again";
+            return Ok(words(StatusCode::SERVICE_UNAVAILABLE, text));
+        };
         look::look(&served.client, &name).await?
     };
     let text = serde_json::to_string(&lock);
@@ -249,8 +277,11 @@ async fn lock(State(served): Known, Path(name): Path<String>) -> Result<Response
 }
 
 async fn metrics(State(served): Known) -> Response {
-    let sample = served.feed.scrape(PATIENCE).await;
-    let text = metrics::text(sample.as_deref());
+    let text = match served.feed.scrape(PATIENCE).await {
+        Sight::Whole(sample) => metrics::text(Some(&sample)),
+        Sight::Part(sample) => return unfinished(&sample),
+        Sight::Nothing => metrics::text(None),
+    };
     ([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response()
 }
 

@@ -274,3 +274,25 @@ async fn the_page_follows_what_is_held_and_shows_foreign_text_as_text() -> Resul
     drop(turned);
     Ok(())
 }
+
+#[tokio::test]
+#[ignore = "long: needs a browser, which takes a minute to install"]
+async fn a_page_makes_room_for_newer_ones_and_says_so() -> Result<()> {
+    let browser = Browser::start().await?;
+    let server = Server::start().await?;
+    let serving = Serving::start(&server, &[]).await?;
+    browser
+        .opens(&format!("http://{}/", serving.address))
+        .await?;
+    browser.shows("status", "live").await?;
+    let mut pages = Vec::new();
+    let trouble = "return document.getElementById('trouble').innerText";
+    until("it says so", async || {
+        pages.push(serving.events("").await?);
+        let said = browser.runs(trouble).await?;
+        let said = said.as_str().unwrap_or_default();
+        Ok(said.contains("makes room for newer ones, because more than 64 pages are open"))
+    })
+    .await?;
+    browser.shows("status", "not connected").await
+}

@@ -1,5 +1,7 @@
 //! How a run ends: exit codes, conflicts, and what the program gets and leaves behind.
 
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -308,6 +310,33 @@ async fn events_go_to_a_file_and_leave_stderr_alone() -> Result<()> {
     {"at":"<time>","ms":<ms>,"event":"over","left_ms":<ms>}
     {"at":"<time>","ms":<ms>,"event":"released","kept_ms":<ms>}
     "#);
+    Ok(())
+}
+
+#[tokio::test]
+async fn events_go_to_a_pipe_if_somebody_reads_it_and_nobody_is_waited_for() -> Result<()> {
+    let server = Server::start().await?;
+    let folder = tempfile::tempdir()?;
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status()?;
+    ensure!(made.success());
+    let shown = pipe.to_str().context("a strange path")?;
+    let line = format!("run --events {shown} --lock name -- echo ran");
+    let refused = ask(&server, &line).await?;
+    assert_printed!(refused.to_string().replace(shown, "PIPE"), @"
+    ! lockkeeper: cannot write to PIPE: no process reads this pipe: start the reader first
+    => 64
+    ");
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut reader = std::fs::File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(&pipe)?;
+    assert_printed!(ask(&server, &line).await?, @"ran");
+    let mut events = String::new();
+    reader.read_to_string(&mut events)?;
+    ensure!(events.lines().count() == 6, "{events}");
+    ensure!(events.contains("\"released\""), "{events}");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 mod browsing;
+mod crowding;
 mod doctor;
 mod electing;
 mod ending;

@@ -42,7 +42,7 @@ pub(crate) fn command(url: &str, words: &[&str]) -> Command {
     command
 }
 
-fn clean(command: &mut Command, url: &str) {
+pub(crate) fn clean(command: &mut Command, url: &str) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LOCKKEEPER_") {
             command.env_remove(name);

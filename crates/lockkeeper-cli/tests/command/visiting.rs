@@ -9,9 +9,10 @@ use lockkeeper_testkit::server::Server;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, Run, command};
+use crate::support::{LIMIT, Run, clean, command};
 
 /// The token that allows revoking in these tests.
 pub(crate) const TOKEN: &str = "0123456789abcdef";
@@ -25,8 +26,18 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts `lockkeeper serve` on a free port, with these further arguments.
     pub(crate) async fn start(server: &Server, words: &[&str]) -> Result<Self> {
-        let listen = ["serve", "--listen", "127.0.0.1:0", "--json"];
-        let mut command = command(&server.url(), &[&listen, words].concat());
+        Self::start_by(command(&server.url(), &[]), server, words).await
+    }
+
+    /// The same with a command line that ends with this command.
+    pub(crate) async fn start_by(
+        mut command: Command,
+        server: &Server,
+        words: &[&str],
+    ) -> Result<Self> {
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]);
+        command.args(words).kill_on_drop(true);
+        clean(&mut command, &server.url());
         command.env("LOCKKEEPER_SERVE_TOKEN", TOKEN);
         let mut run = Run::spawn(command)?;
         let line = run.line().await.context("it does not listen")?;
