@@ -169,9 +169,10 @@ impl Latch {
             )));
         }
         if self.ttl < Duration::from_millis(1) || self.ttl > LONGEST_TTL {
-            return Err(Error::config(
-                "the ttl of a latch must be between 1 ms and 366 days",
-            ));
+            let ttl = self.ttl;
+            return Err(Error::config(format!(
+                "a latch's ttl of {ttl:?} is invalid: it must be between 1 ms and 366 days"
+            )));
         }
         let claim = ClaimId::new(self.client.new_owner(), 0);
         let arming = |name: &Name| arming(name, &claim, n, self.ttl);

@@ -176,7 +176,7 @@ impl<G, W> Acquire<G, W> {
         self
     }
 
-    /// Limits how long the lock is held: `longest` after the request for the grant, the lease is lost with
+    /// Limits how long the lock is held: `longest`, at least 1 ms, after the request for the grant, the lease is lost with
     /// [`MaxHold`](crate::LossReason::MaxHold), even if it is renewed. The lock becomes free up to one ttl later, or
     /// when the guard is dropped, if that is sooner.
     pub const fn max_hold(mut self, longest: Duration) -> Self {
