@@ -45,6 +45,8 @@ if tonumber(ARGV[4]) > tonumber(known[1]) then
   if name.alone then
     inflate(name)
   end
+  -- Observers want to know when nobody leads any more, as pollers do: the release that leaves nobody tells them.
+  ask_for_wake(name)
   known = { ARGV[4], known[1] == '0' and text_of(name.now) or known[2], ARGV[5], ARGV[6] }
   local proclamation = table.concat({ ARGV[3], known[1], known[2] }, ' ')
   redis.call('HSET', name.state, 'proclaimed', proclamation, 'label', known[3], 'value', known[4])

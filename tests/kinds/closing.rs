@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use lockkeeper::{Client, Error, Mutex};
+use lockkeeper::{Client, Error, LeaseState, LossReason, Mutex};
 use lockkeeper_core::store::Store;
 use lockkeeper_lua::lock;
 use lockkeeper_memory::MemoryStore;
@@ -161,14 +161,7 @@ async fn a_release_takes_no_longer_than_the_release_timeout() {
 #[test]
 fn a_client_whose_runtime_is_gone_says_closed_and_closes_at_once() {
     let server = MemoryStore::new();
-    let runtime = || {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap()
-    };
-    let (first, second) = (runtime(), runtime());
+    let [first, second] = two_runtimes();
     // Nobody would wait for so long.
     let settings = patient().release_timeout(2 * PATIENCE);
     let made = first.block_on(async { FaultyStore::client(&server, settings) });
@@ -184,6 +177,57 @@ fn a_client_whose_runtime_is_gone_says_closed_and_closes_at_once() {
         let report = timeout(PATIENCE, client.close()).await;
         assert_eq!(report.expect("closing hangs").unconfirmed, 1);
     });
+}
+
+/// A runtime for the tasks of a client, and one for its user.
+fn two_runtimes() -> [tokio::runtime::Runtime; 2] {
+    [(); 2].map(|()| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().unwrap()
+    })
+}
+
+#[test]
+fn a_lease_is_lost_when_the_runtime_of_its_client_is_shut_down() {
+    let server = MemoryStore::new();
+    let [first, second] = two_runtimes();
+    let settings = patient().release_timeout(2 * PATIENCE);
+    let made = first.block_on(async { FaultyStore::client(&server, settings) });
+    let (client, store) = made.unwrap();
+    let [guard, other] = ["name", "other"]
+        .map(|name| second.block_on(async { Mutex::new(&client, name).acquire().await.unwrap() }));
+    assert_eq!(guard.state(), LeaseState::Held);
+    drop(first);
+    let lost = LeaseState::Lost(LossReason::ClientClosed);
+    assert_eq!((guard.state(), other.state()), (lost, lost));
+    let released = second.block_on(async { timeout(PATIENCE, guard.release()).await });
+    let error = released.expect("the release hangs").unwrap_err();
+    assert!(
+        error.to_string().contains("its runtime was shut down"),
+        "{error}"
+    );
+    assert_eq!(store.sent(&lock::RELEASE_THIN), 0);
+    let report = second.block_on(async { timeout(PATIENCE, client.close()).await });
+    assert_eq!(report.expect("closing hangs").expiring, 2);
+}
+
+#[test]
+fn a_release_under_way_ends_when_the_runtime_of_its_client_is_shut_down() {
+    let server = MemoryStore::new();
+    let [first, second] = two_runtimes();
+    let settings = patient()
+        .release_timeout(2 * PATIENCE)
+        .request_timeout(Duration::from_millis(1));
+    let made = first.block_on(async { FaultyStore::client(&server, settings) });
+    let (client, store) = made.unwrap();
+    let guard = second.block_on(async { Mutex::new(&client, "name").acquire().await.unwrap() });
+    store.silence("name");
+    let releasing = second.spawn(guard.release());
+    second.block_on(store.wait_sent(&lock::RELEASE_THIN, 2));
+    drop(first);
+    let released = second.block_on(async { timeout(PATIENCE, releasing).await });
+    let error = released.expect("the release goes on").unwrap().unwrap_err();
+    assert!(matches!(error, Error::Backend { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -214,6 +214,47 @@ async fn a_leader_with_a_standby_is_known_for_hours_and_leaves_nothing() -> Resu
     Ok(())
 }
 
+/// Whatever value it proclaimed last, and however it came to lead.
+#[tokio::test(start_paused = true)]
+async fn an_observer_is_told_at_once_that_a_leader_has_resigned_and_nobody_leads() -> Result<()> {
+    let server = MemoryStore::new();
+    let mut leaders = election(&server, "").await?.observe();
+    ensure!(next(&mut leaders).await?.is_none());
+    let (one, two) = (
+        election(&server, "one").await?,
+        election(&server, "two").await?,
+    );
+    let told = async |leaders: &mut Leaders, leadership: Leadership| {
+        let resigned = Instant::now();
+        leadership.resign().await?;
+        while next(leaders).await?.is_some() {}
+        let took = resigned.elapsed();
+        ensure!(took < Duration::from_millis(10), "told after {took:?}");
+        anyhow::Ok(())
+    };
+    let leadership = one.campaign().await?;
+    next_known(&mut leaders).await?;
+    told(&mut leaders, leadership).await?;
+
+    let leadership = one.campaign().await?;
+    leadership.proclaim("another").await?;
+    next_known(&mut leaders).await?;
+    let standby = stand(&two, 1).await?;
+    leadership.resign().await?;
+    let leadership = standby.await??;
+    while next_known(&mut leaders).await?.value != "two" {}
+    told(&mut leaders, leadership).await?;
+
+    // A candidate that has given up is not in the way.
+    let leadership = one.campaign().await?;
+    next_known(&mut leaders).await?;
+    let standby = stand(&two, 1).await?;
+    standby.abort();
+    ensure!(standby.await.is_err_and(|error| error.is_cancelled()));
+    sleep(Duration::from_secs(1)).await;
+    told(&mut leaders, leadership).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_observer_learns_of_a_leader_that_is_lost_within_a_heartbeat() -> Result<()> {
     let server = MemoryStore::new();

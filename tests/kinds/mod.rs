@@ -3,6 +3,7 @@
 mod cancellation;
 mod contract;
 mod conversions;
+mod cut_off;
 mod election;
 mod fair;
 mod latch;

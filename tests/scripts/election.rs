@@ -22,6 +22,7 @@ vectors! { Crown in [thin inflated]:
     an_old_value_that_comes_late_changes_nothing
     a_value_proclaimed_again_is_told_once
     whoever_does_not_lead_proclaims_nothing
+    observers_are_told_when_nobody_leads_any_more
     a_value_ends_with_its_term
     a_late_proclamation_of_an_old_term_changes_nothing
     a_leader_whose_lease_has_ended_leads_no_more
@@ -191,6 +192,25 @@ async fn a_value_proclaimed_again_is_told_once(it: &Crown) -> Result<()> {
     ensure!(told.heard(it).await? == [format!("L {term}")]);
     let again = known(&it.proclaim(A, term, 1, "one").await?)?;
     ensure!((first.0, first.1) == (again.0, again.1));
+    ensure!(told.heard(it).await?.is_empty());
+    Ok(())
+}
+
+async fn observers_are_told_when_nobody_leads_any_more(it: &Crown) -> Result<()> {
+    let term = it.lead(A).await?;
+    it.proclaim(A, term, 1, "one").await?;
+    it.wait(B).await?;
+    let mut told = it.listen(name_of("name")?.grants()).await?;
+    // The next one will proclaim its own value.
+    ensure!(it.release(A).await? == "RELEASED 1 0");
+    ensure!(told.heard(it).await?.is_empty());
+    ensure!(it.release(B).await? == "RELEASED 1 0");
+    ensure!(told.heard(it).await? == ["free"]);
+    ensure!(it.left().await?.is_empty());
+
+    // An election that nobody has heard of ends in silence.
+    it.lead(A).await?;
+    ensure!(it.release(A).await? == "RELEASED 1 0");
     ensure!(told.heard(it).await?.is_empty());
     Ok(())
 }

@@ -8,5 +8,6 @@ mod notes;
 mod observer;
 mod revocation;
 mod rights;
+mod times;
 mod tracing;
 mod upgrades;

@@ -105,7 +105,7 @@ impl Leader {
 /// A stream that gives what [`Election::leader`](crate::Election::leader) returns: the current answer first, then each
 /// change. `None` means that nobody leads. [`Election::observe`](crate::Election::observe) creates it.
 ///
-/// Terms never go back, whichever server answers. The stream asks the server when a message from a leader arrives,
+/// Terms never go back, whichever server answers. The stream asks the server when a message about a leader arrives,
 /// when the connection was lost, and otherwise every third of the [waiter
 /// ttl](lockkeeper_core::ClientBuilder::waiter_ttl), so it notices a dead leader and a lost message. If several
 /// changes happen between two of these requests, it returns only the last. Each stream sends its own requests; one

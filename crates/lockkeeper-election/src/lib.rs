@@ -87,8 +87,9 @@ const MOST_CANDIDATES: u32 = 1_000;
 ///   candidate asks, usually within milliseconds, and at the latest a third of the [waiter
 ///   ttl](lockkeeper_core::ClientBuilder::waiter_ttl) later. A candidate that dies just as it becomes the leader
 ///   costs one waiter ttl.
-/// - **That observers know at once.** A message tells them about every new leader. If the message is lost or the
-///   leader dies, they notice by themselves within a third of the waiter ttl. What an observer knows may be out of
+/// - **That observers know at once.** A message tells them about every new leader, and about a resignation after which
+///   nobody leads. If the message is lost, the leader dies, or it resigns before its value was stored, they notice by
+///   themselves within a third of the waiter ttl. What an observer knows may be out of
 ///   date: pass the term to each resource that the leader changes, so that the resource can refuse an older one.
 /// - **One leader when the server loses data.** This is true of every lease: after a failover that lost the grant,
 ///   two candidates may both consider themselves the leader for up to one ttl. The later one has the larger term.

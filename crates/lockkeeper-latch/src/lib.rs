@@ -169,9 +169,10 @@ impl Latch {
             )));
         }
         if self.ttl < Duration::from_millis(1) || self.ttl > LONGEST_TTL {
-            return Err(Error::config(
-                "the ttl of a latch must be between 1 ms and 366 days",
-            ));
+            let ttl = self.ttl;
+            return Err(Error::config(format!(
+                "a latch's ttl of {ttl:?} is invalid: it must be between 1 ms and 366 days"
+            )));
         }
         let claim = ClaimId::new(self.client.new_owner(), 0);
         let arming = |name: &Name| arming(name, &claim, n, self.ttl);
@@ -232,7 +233,9 @@ impl Latch {
     /// - [`Error::NotArmed`] at once if nobody has armed the latch, and as soon as it ends without having opened: arm
     ///   it before you wait;
     /// - [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed;
-    /// - [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases;
+    /// - [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases, counted from
+    ///   the loss of the connection or, if the server keeps it and is silent, from the next look: within a third of that
+    ///   ttl, and within 5 s;
     /// - [`Error::WrongKind`] if the name holds something else;
     /// - [`Error::Config`] for an invalid name, before anything is sent;
     /// - [`Error::Closed`] if the client is closed.

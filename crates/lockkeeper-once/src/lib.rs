@@ -446,9 +446,10 @@ impl Once {
             ("keep_for", Some(self.keep_for)),
             ("retry_after", self.retry_after),
         ] {
-            if time.is_some_and(|time| time < Duration::from_millis(1) || time > LONGEST) {
+            let fits = |time: &Duration| (Duration::from_millis(1)..=LONGEST).contains(time);
+            if let Some(time) = time.filter(|time| !fits(time)) {
                 return Err(Error::config(format!(
-                    "{what} must be between 1 ms and 366 days"
+                    "{what}({time:?}) is invalid: it must be between 1 ms and 366 days"
                 )));
             }
         }

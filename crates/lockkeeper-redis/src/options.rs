@@ -6,6 +6,9 @@ use lockkeeper_core::{Error, Result};
 
 use crate::credentials::{CredentialsProvider, Provider};
 
+/// The longest time that can be set: anything longer is a mistake in units or in a calculation.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Settings of a [`RedisStore`](crate::RedisStore) that a URL does not carry.
 ///
 /// ```no_run
@@ -152,9 +155,9 @@ impl RedisOptions {
             ("connect_timeout", self.connect_timeout),
             ("silence_timeout", self.silence_timeout),
         ] {
-            if value < Duration::from_millis(1) {
+            if !(Duration::from_millis(1)..=LONGEST).contains(&value) {
                 return Err(Error::config(format!(
-                    "{name} must be at least one millisecond"
+                    "{name}({value:?}) is invalid: it must be between 1 ms and a year"
                 )));
             }
         }
@@ -171,6 +174,24 @@ impl Default for RedisOptions {
 #[cfg(all(test, feature = "redis-rs"))]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_time_out_of_all_proportion_is_refused_before_connecting() {
+        let set: [(_, fn(RedisOptions, Duration) -> RedisOptions); 2] = [
+            ("connect_timeout", RedisOptions::connect_timeout),
+            ("silence_timeout", RedisOptions::silence_timeout),
+        ];
+        for (setting, set) in set {
+            for time in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+                let options = set(RedisOptions::new(), time);
+                // Nobody listens there.
+                let refused = options.connect("redis://127.0.0.1:1").await.unwrap_err();
+                assert!(matches!(refused, Error::Config { .. }), "{refused:?}");
+                let text = refused.to_string();
+                assert!(text.contains(&format!("{setting}({time:?})")), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn redis_rs_is_the_default_wherever_it_is_built_in() {

@@ -95,7 +95,7 @@ pub async fn bad_bounds_of_holding_are_refused_before_anything_is_sent<
             "longer than the max_hold",
         ),
         (lock.acquire().min_hold(Duration::MAX), "at most a year"),
-        (lock.acquire().max_hold(Duration::ZERO), "max_hold of zero"),
+        (lock.acquire().max_hold(Duration::ZERO), "max_hold of 0ns"),
     ] {
         let Err(Error::Config { message, .. }) = acquire.await else {
             bail!("not refused: {reason}")

@@ -8,8 +8,8 @@
 //! - Waiting: the claim stands in the queue on the server, see `queue`.
 //! - Busy, where there is no queue: the acquisition joins the client's local queue of the name, see `turn`.
 //! - No answer: the same claims ask again after a pause. The acquisition gives up when the server has been unreachable
-//!   for one ttl, or for its time limit if that is longer, and so do the waiters of its local queue with no more
-//!   patience.
+//!   for one ttl, or for its time limit if that is longer. So does each waiter of its local queue, when its own patience
+//!   is over.
 //!
 //! Two kinds of acquisition differ: a mutex first looks for others of its client that ask, wait or hold, see `cohort`;
 //! a lock on several servers asks in rounds, see `majority` and `round`.
@@ -176,7 +176,7 @@ impl<G, W> Acquire<G, W> {
         self
     }
 
-    /// Limits how long the lock is held: `longest` after the request for the grant, the lease is lost with
+    /// Limits how long the lock is held: `longest`, at least 1 ms, after the request for the grant, the lease is lost with
     /// [`MaxHold`](crate::LossReason::MaxHold), even if it is renewed. The lock becomes free up to one ttl later, or
     /// when the guard is dropped, if that is sooner.
     pub const fn max_hold(mut self, longest: Duration) -> Self {

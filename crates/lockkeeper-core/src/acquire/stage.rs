@@ -18,6 +18,7 @@ use crate::claim::Verdict;
 use crate::engine::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::requester::Failed;
+use crate::engine::settings::{SHORTEST, check_time};
 use crate::engine::terms::Terms;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
@@ -120,6 +121,7 @@ impl Stage {
             let defaults = majority.targets.iter().map(|it| it.engine.settings.ttl);
             let ttl = options.ttl.or(defaults.min()).unwrap_or_default();
             let longest = majority.longest;
+            check_time("longest_ttl", longest, SHORTEST)?;
             if ttl > longest {
                 return Err(Error::config(format!(
                     "a ttl of {ttl:?} is longer than this lock's longest ttl of {longest:?}, for which a restarted server stays out: raise that in every process"
@@ -296,6 +298,20 @@ impl Stage {
         self.specs.len() == 1 && self.first().protocol.queue().is_some()
     }
 
+    /// Reports to the other waiters of its client that a request of their poller got no answer, if this is that poller.
+    /// Returns since when they have asked in vain.
+    pub(super) fn silent_since(&self, error: &Error) -> Option<Moment> {
+        // Who has not been told that others hold stands in no local queue.
+        let polls = self.contended.load(Ordering::Relaxed) && !self.queues();
+        match (error, self.quorum, &self.specs[..]) {
+            (Error::Backend { cause, .. }, None, [spec]) if polls => {
+                let subscriptions = &spec.engine.subscriptions;
+                subscriptions.silent(&spec.protocol.channel(), cause)
+            }
+            _ => None,
+        }
+    }
+
     /// The name of a part.
     pub(super) fn name(&self, spec: usize) -> String {
         let spec = self.specs.get(spec);
@@ -393,9 +409,7 @@ impl Stage {
             }
         }
         if spent {
-            let late = StoreError::unknown(
-                "the grant came too late to be valid: the server is too slow for this ttl; choose a longer ttl",
-            );
+            let late = StoreError::unknown(self.first().terms.too_late());
             Ok(Read::Spent(self.backend(0, "acquire", late)))
         } else if apart {
             Ok(Read::Apart)

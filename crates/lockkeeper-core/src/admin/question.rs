@@ -3,6 +3,7 @@
 use lockkeeper_lua::Status;
 
 use crate::engine::Engine;
+use crate::schedule::pause::Pauses;
 use crate::seam::protocol::ScriptCall;
 use crate::seam::store::Reply;
 use crate::words::error::{Error, Result};
@@ -77,12 +78,15 @@ pub(super) async fn put(
     let timeout = engine.settings.request_timeout;
     let mut doubt = None;
     let asking = async {
+        // A connection that is down fails both tries at once, unless it has a moment to come back.
+        let mut pauses = Pauses::new(engine.id.as_u64_pair().1);
         let mut tried = 0;
         loop {
             tried += 1;
             match engine.requester.run(&item, timeout).await {
                 Err(error) if error.is_transient() && tried < tries => {
                     doubt = Some(error).filter(|error| error.outcome() == Outcome::Unknown);
+                    tokio::time::sleep(pauses.next()).await;
                 }
                 outcome => break outcome,
             }

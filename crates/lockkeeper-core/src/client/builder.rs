@@ -62,20 +62,21 @@ impl ClientBuilder {
     }
 
     /// Sets how much earlier a lease ends for its holder than on the server (default 1 % of the ttl + 5 ms). The margin
-    /// must cover the time that the server's clock may gain on this machine's clock within one ttl.
+    /// must cover the time that the server's clock may gain on this machine's clock within one ttl. It may be a quarter
+    /// of the [waiter ttl](Self::waiter_ttl) at most, and must leave time to renew a lease within its ttl.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.settings.margin = Some(margin);
         self
     }
 
-    /// Sets how long the client waits for the reply to one request (default 2 s); it never waits longer than a sixth
-    /// of the ttl.
+    /// Sets how long the client waits for the reply to one request (default 2 s, at least 1 ms); it never waits longer
+    /// than a sixth of the ttl.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.settings.request_timeout = timeout;
         self
     }
 
-    /// Sets how long a release, and closing the client, wait for the server to confirm (default 5 s).
+    /// Sets how long a release, and closing the client, wait for the server to confirm (default 5 s, at least 1 ms).
     pub fn release_timeout(mut self, timeout: Duration) -> Self {
         self.settings.release_timeout = timeout;
         self
@@ -162,7 +163,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if a setting is invalid, if the store already serves another client, or if it is called
+    /// [`Error::Config`] if a setting is invalid (no time may be longer than a year), if the store already serves another client, or if it is called
     /// outside of a tokio runtime.
     pub fn build(self, store: Arc<dyn Store>) -> Result<Client> {
         self.settings.check()?;

@@ -139,8 +139,8 @@ impl Target {
         inspection::record(&self.engine, &**self.protocol()?, forget).await
     }
 
-    /// Sends the server a request that only this kind has and that belongs to no claim. It is sent at most twice, so
-    /// running it twice must have the same effect as running it once. Errors say that the client "could not `doing`
+    /// Sends the server a request that only this kind has and that belongs to no claim. It is sent at most twice, with a
+    /// pause of some milliseconds in between, so running it twice must have the same effect as running it once. Errors say that the client "could not `doing`
     /// lock …".
     ///
     /// # Errors

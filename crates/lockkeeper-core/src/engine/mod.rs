@@ -26,8 +26,8 @@ pub(crate) mod terms;
 pub mod threads;
 pub(crate) mod unreleased;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime;
@@ -82,13 +82,26 @@ pub(crate) struct Engine {
     finished: Arc<Switch>,
 }
 
-/// Closes the client when one of its tasks ends, for whatever reason: calls must then fail instead of waiting for ever.
-/// A task ends early if the client's runtime is shut down while another runtime still uses the client.
-struct CloseWithTask(Arc<Switch>);
+/// Closes the client when one of its tasks ends, for whatever reason: calls must then fail instead of waiting for ever, and
+/// holders must learn that nobody renews their leases. A task ends early if the client's runtime is shut down while another
+/// runtime still uses the client.
+struct CloseWithTask {
+    closed: Arc<Switch>,
+    /// For the task that closes the store when it ends.
+    finished: Option<Arc<Switch>>,
+    /// It does not keep the releaser's inbox open.
+    renewer: Weak<Renewer>,
+}
 
 impl Drop for CloseWithTask {
     fn drop(&mut self) {
-        self.0.throw();
+        self.closed.throw();
+        if let Some(finished) = &self.finished {
+            finished.throw();
+        }
+        if let Some(renewer) = self.renewer.upgrade() {
+            renewer.close();
+        }
     }
 }
 
@@ -142,12 +155,16 @@ impl Engine {
         let closed = Arc::<Switch>::default();
         let finished = Arc::<Switch>::default();
 
-        let guard = || CloseWithTask(Arc::clone(&closed));
+        let guard = |finished: Option<&Arc<Switch>>| CloseWithTask {
+            closed: Arc::clone(&closed),
+            finished: finished.cloned(),
+            renewer: Arc::downgrade(&renewer),
+        };
         let renewals = Arc::clone(&renewer);
         let renewing = async move { renewals.run().await };
-        runtime.spawn(until(Arc::clone(&closed), renewing, guard()));
-        runtime.spawn(until(Arc::clone(&closed), listening, guard()));
-        let releasing = until(Arc::clone(&finished), releasing, guard());
+        runtime.spawn(until(Arc::clone(&closed), renewing, guard(None)));
+        runtime.spawn(until(Arc::clone(&closed), listening, guard(None)));
+        let releasing = until(Arc::clone(&finished), releasing, guard(Some(&finished)));
         runtime.spawn(async move {
             releasing.await;
             store.close().await;
@@ -255,6 +272,11 @@ impl Engine {
         self.closed.thrown().await;
     }
 
+    /// Whether nothing can be sent any more, because the client has been closed or its runtime has ended.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.is_thrown()
+    }
+
     /// Like [`closed`](Self::closed), but the future does not keep the engine alive, and also resolves when the engine
     /// is dropped.
     pub(crate) fn until_closed(&self) -> impl Future<Output = ()> + use<> {
@@ -265,7 +287,7 @@ impl Engine {
     /// See [`Client::close`](crate::Client::close).
     pub(crate) async fn close(&self) -> CloseReport {
         self.closed.throw();
-        let given_up = self.renewer.close();
+        self.renewer.close();
         let orderly = async {
             self.passes.all_returned().await;
             self.releaser.drained().await;
@@ -274,7 +296,8 @@ impl Engine {
             .await
             .is_ok();
         // Gives up grants that were on their way when the client was closed.
-        let expiring = given_up + self.renewer.close();
+        self.renewer.close();
+        let expiring = self.renewer.take_given_up();
         let (confirmed, unconfirmed) = self.releaser.counts();
         let unconfirmed = unconfirmed + self.passes.out();
         self.finished.throw();

@@ -316,8 +316,17 @@ impl Requester {
 
     /// Sends one request. If the server refuses because a right is missing, the error says which right to give.
     async fn send(&self, call: Call) -> Result<Reply, StoreError> {
-        let reply = self.store.call(call).await;
-        reply.map_err(|error| self.rules.advise(error))
+        let error = match self.store.call(call).await {
+            Ok(reply) => return Ok(reply),
+            // Boxed, so that requests do not carry the space for it.
+            Err(error) => Box::new(self.rules.advise(error)),
+        };
+        if error.outcome() == Outcome::NotSent {
+            // Without a connection a request fails at once. A caller that repeats it without end would never let the task
+            // run that connects again.
+            tokio::task::yield_now().await;
+        }
+        Err(*error)
     }
 
     /// Subscribes to a channel. If the server refuses because a right is missing, the error says which right to give.

@@ -44,6 +44,15 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest lease, so that a mistake in units does not lock a name for a century.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// The shortest time that can be set: no answer comes sooner, and the server counts whole milliseconds.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The shortest waiter ttl: a waiter sends three heartbeats in that time.
+const SHORTEST_WAITER_TTL: Duration = Duration::from_millis(100);
+
+/// The waiter ttl must be this many times the margin: a grant by message may last no longer than the waiter ttl.
+const MARGINS_PER_WAITER_TTL: u32 = 4;
+
 /// A request may take at most this fraction of the lease, so that a lost one can be repeated before the deadline.
 const REQUESTS_PER_TTL: u32 = 6;
 
@@ -60,6 +69,21 @@ fn host_and_process() -> String {
     #[cfg(not(unix))]
     let machine = std::env::var("COMPUTERNAME").unwrap_or_default();
     format!("{machine}:{}", std::process::id())
+}
+
+/// Checks that a time is not out of all proportion: a mistake in units, or in a calculation.
+pub(crate) fn check_time(setting: &str, time: Duration, shortest: Duration) -> Result<()> {
+    if time < shortest {
+        return Err(Error::config(format!(
+            "{setting}({time:?}) is too short: it must be at least {shortest:?}"
+        )));
+    }
+    if time > LONGEST_TTL {
+        return Err(Error::config(format!(
+            "{setting}({time:?}) is too long: at most a year is allowed"
+        )));
+    }
+    Ok(())
 }
 
 /// The server counts whole milliseconds. A fraction would exist only in this client.
@@ -117,26 +141,13 @@ impl Settings {
                 "the renewal fraction must be between 2 and 100; below 2 a lease would end before it is renewed",
             ));
         }
-        let margin = self.margin.unwrap_or(Duration::from_millis(5));
-        if self.waiter_ttl < Duration::from_millis(100)
-            || self.waiter_ttl > LONGEST_TTL
-            || self.waiter_ttl < margin * 4
-        {
-            let waiter_ttl = self.waiter_ttl;
-            return Err(Error::config(format!(
-                "a waiter ttl of {waiter_ttl:?} is invalid: it must be between 100 ms and a year, and at least four times the margin of {margin:?}"
-            )));
-        }
-        if self.request_timeout.is_zero() || self.release_timeout.is_zero() {
-            return Err(Error::config(
-                "the request timeout and the release timeout must be longer than zero",
-            ));
-        }
-        if self.poll_every < Duration::from_millis(1) {
-            let interval = self.poll_every;
-            return Err(Error::config(format!(
-                "poll_every({interval:?}) is too short: it must be at least one millisecond"
-            )));
+        for (setting, time, shortest) in [
+            ("waiter_ttl", self.waiter_ttl, SHORTEST_WAITER_TTL),
+            ("request_timeout", self.request_timeout, SHORTEST),
+            ("release_timeout", self.release_timeout, SHORTEST),
+            ("poll_every", self.poll_every, SHORTEST),
+        ] {
+            check_time(setting, time, shortest)?;
         }
         let length = self.label.as_ref().map_or(0, String::len);
         if length > LONGEST_LABEL {
@@ -145,7 +156,16 @@ impl Settings {
             )));
         }
         crate::words::name::Name::new(&self.namespace, "name")?;
-        self.terms(None, true).map(drop)
+        self.terms(None, true)?;
+        let waiter_ttl = self.waiter_ttl;
+        match self.margin {
+            Some(margin) if margin > waiter_ttl / MARGINS_PER_WAITER_TTL => {
+                Err(Error::config(format!(
+                    "margin({margin:?}) is too long for the waiter ttl of {waiter_ttl:?}, of which it may be a quarter: choose a smaller margin or a longer waiter_ttl"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The label that the client writes to the server, if any.
@@ -169,15 +189,21 @@ impl Settings {
         } else {
             margin
         };
-        if ttl <= margin {
-            return Err(Error::config(format!(
-                "a ttl of {asked:?} is too short: it must be longer than the margin of {margin:?} by which a lease ends earlier for its holder"
-            )));
-        }
         if ttl > LONGEST_TTL {
             return Err(Error::config(format!(
                 "a ttl of {asked:?} is too long: at most a year is allowed"
             )));
+        }
+        if ttl <= margin {
+            let set = self.margin.filter(|_| ttl >= SHORTEST);
+            return Err(Error::config(match set {
+                Some(_) => format!(
+                    "margin({margin:?}) is too long for a ttl of {asked:?}: a lease ends that much earlier for its holder; choose a smaller margin or a longer ttl"
+                ),
+                None => format!(
+                    "a ttl of {asked:?} is too short: it must be longer than the margin of {margin:?} by which a lease ends earlier for its holder"
+                ),
+            }));
         }
         let steady = ttl / self.renewal_fraction;
         let timeout = self.request_timeout.min(ttl / REQUESTS_PER_TTL);

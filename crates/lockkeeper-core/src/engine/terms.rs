@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::engine::settings::{LONGEST_TTL, SHORTEST};
 use crate::words::agenda::Pace;
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
@@ -44,16 +45,27 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// Why a grant was no longer valid when its answer came.
+    pub(crate) fn too_late(&self) -> String {
+        let valid = self.ttl.saturating_sub(self.margin);
+        match self.max_hold.filter(|longest| *longest < valid) {
+            Some(longest) => format!(
+                "the grant came too late to be valid: its max_hold of {longest:?} had passed; choose a longer max_hold"
+            ),
+            None => "the grant came too late to be valid: the server is too slow for this ttl; choose a longer ttl".to_owned(),
+        }
+    }
+
     /// Sets the shortest and longest time of holding.
     pub(crate) fn bound_hold(
         &mut self,
         min_hold: Option<Duration>,
         max_hold: Option<Duration>,
     ) -> Result<()> {
-        if max_hold.is_some_and(|longest| longest.is_zero()) {
-            return Err(Error::config(
-                "a max_hold of zero would end the lease before it begins",
-            ));
+        if let Some(longest) = max_hold.filter(|longest| *longest < SHORTEST) {
+            return Err(Error::config(format!(
+                "a max_hold of {longest:?} would end the lease before it begins: it must be at least {SHORTEST:?}, and longer than a request takes"
+            )));
         }
         if let Some(shortest) = min_hold {
             if self.pace.is_none() && shortest > self.ttl {
@@ -67,7 +79,7 @@ impl Terms {
                     "a min_hold of {shortest:?} is longer than the max_hold of {longest:?}"
                 )));
             }
-            if shortest > crate::engine::settings::LONGEST_TTL {
+            if shortest > LONGEST_TTL {
                 return Err(Error::config(format!(
                     "a min_hold of {shortest:?} is too long: at most a year is allowed"
                 )));

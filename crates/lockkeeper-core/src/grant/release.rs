@@ -119,8 +119,8 @@ pub(crate) fn failed_on(
     Error::backend(context, cause)
 }
 
-/// Releases claims of one client until all have an answer, for at most the client's release timeout; returns the outcome
-/// of each. Claims that were acquired together are released together.
+/// Releases claims of one client until all have an answer, for at most the client's release timeout, and no longer once the
+/// client can send nothing any more; returns the outcome of each. Claims that were acquired together are released together.
 pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<Released>> {
     let timeout = engine.settings.release_timeout;
     let mut results: Vec<Option<Result<Released>>> = parts.iter().map(|_| None).collect();
@@ -138,7 +138,7 @@ pub(crate) async fn release(engine: &Engine, parts: &[Arc<Part>]) -> Vec<Result<
                 results[*at] = attempt.map(Attempt::result);
                 again
             });
-            if open.is_empty() {
+            if open.is_empty() || engine.is_finished() {
                 return;
             }
             tokio::time::sleep(pauses.next()).await;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::registry::WaiterId;
+use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 
 /// See the module documentation.
@@ -11,8 +12,8 @@ use crate::words::owner::Owner;
 pub(super) struct LocalQueue {
     /// By their place in the queue.
     order: BTreeMap<u64, WaiterId>,
-    /// The place of each waiter, and the owner that it waits for if owners are granted the lock again.
-    waiters: BTreeMap<WaiterId, (u64, Option<Owner>)>,
+    /// The place of each waiter, the owner that it waits for if owners are granted the lock again, and its arrival.
+    waiters: BTreeMap<WaiterId, (u64, Option<Owner>, Moment)>,
     owners: BTreeSet<(Owner, WaiterId)>,
     end: u64,
 }
@@ -40,16 +41,21 @@ impl LocalQueue {
         self.owners.range(all).map(|(_, waiter)| *waiter)
     }
 
-    pub(super) fn push_back(&mut self, waiter: WaiterId, owner: Option<Owner>) {
+    /// When this waiter has arrived.
+    pub(super) fn arrival(&self, waiter: WaiterId) -> Option<Moment> {
+        self.waiters.get(&waiter).map(|(.., arrived)| *arrived)
+    }
+
+    pub(super) fn push_back(&mut self, waiter: WaiterId, owner: Option<Owner>, arrived: Moment) {
         self.end += 1;
         self.order.insert(self.end, waiter);
-        self.waiters.insert(waiter, (self.end, owner));
+        self.waiters.insert(waiter, (self.end, owner, arrived));
         self.owners.extend(owner.map(|owner| (owner, waiter)));
     }
 
     /// Removes a waiter; returns the owner that it waited for.
     pub(super) fn remove(&mut self, waiter: WaiterId) -> Option<Owner> {
-        let (place, owner) = self.waiters.remove(&waiter)?;
+        let (place, owner, _) = self.waiters.remove(&waiter)?;
         self.order.remove(&place);
         if let Some(owner) = owner {
             self.owners.remove(&(owner, waiter));
@@ -59,9 +65,11 @@ impl LocalQueue {
 
     /// Moves the first waiter to the end.
     pub(super) fn rotate(&mut self) {
-        if let Some(first) = self.front() {
+        if let Some(first) = self.front()
+            && let Some(arrived) = self.arrival(first)
+        {
             let owner = self.remove(first);
-            self.push_back(first, owner);
+            self.push_back(first, owner, arrived);
         }
     }
 }
@@ -72,11 +80,13 @@ mod tests {
 
     use super::*;
 
+    const BEGINNING: Moment = Moment::from_elapsed(std::time::Duration::ZERO);
+
     #[test]
     fn the_order_is_that_of_arrival_but_for_those_sent_to_the_back() {
         let mut line = LocalQueue::default();
         for waiter in 1..=4 {
-            line.push_back(waiter, None);
+            line.push_back(waiter, None, BEGINNING);
         }
         line.rotate();
         line.remove(3);
@@ -90,7 +100,7 @@ mod tests {
         let (one, other) = (Owner::new(Uuid::nil(), 1), Owner::new(Uuid::nil(), 2));
         let mut line = LocalQueue::default();
         for (waiter, owner) in [(1, one), (2, other), (3, one)] {
-            line.push_back(waiter, Some(owner));
+            line.push_back(waiter, Some(owner), BEGINNING);
         }
         line.rotate();
         assert_eq!(line.of(one).collect::<Vec<_>>(), [1, 3]);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::registry::channel::SAFETY_POLL;
 use crate::registry::*;
 
 const CHANNEL: &str = "channel";
@@ -220,9 +221,13 @@ impl Model {
                 self.carry_out(steps);
             }
             5 => {
-                self.tell("gap");
+                let back = self.random.bool();
+                self.tell(("connection", back));
                 self.owe();
-                let steps = self.registry.gap(now);
+                let steps = match back {
+                    true => self.registry.gap(now),
+                    false => self.registry.cut(now),
+                };
                 self.carry_out(steps);
             }
             6 => {
@@ -281,11 +286,13 @@ impl Model {
                 if self.random.u8(0..4) == 0
                     && let Some(waiter) = self.any(|doing| doing == Doing::Looking)
                 {
-                    self.tell(("unreachable", waiter));
+                    self.tell(("silent", waiter));
                     let error = StoreError::unknown("no answer");
-                    let steps = self.registry.unreachable(CHANNEL, PATIENCE, &error);
+                    let (since, steps) = self.registry.silent(CHANNEL, &error, now);
                     self.carry_out(steps);
-                    self.goes(waiter, None);
+                    if since.is_some_and(|since| now >= since.after(PATIENCE)) {
+                        self.goes(waiter, None);
+                    }
                 }
             }
             12 | 13 => self.answer(),

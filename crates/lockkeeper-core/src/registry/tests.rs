@@ -360,3 +360,77 @@ fn one_that_comes_behind_those_that_ask_for_too_much_looks_at_once() {
     registry.share(C, third, 3);
     assert!(looks(&mut registry, third, 12));
 }
+
+#[test]
+fn while_the_server_is_silent_each_waiter_gives_up_when_its_own_patience_is_over() {
+    let mut registry = waiting(3);
+    let seconds = Duration::from_secs;
+    let error = StoreError::unknown("no answer");
+    let turn = |registry: &mut Registry<()>, waiter, patience, ms| {
+        registry.turn(C, waiter, seconds(patience), at(ms))
+    };
+    assert!(matches!(turn(&mut registry, 2, 2, 0), Turn::Wait(None)));
+    assert!(looks(&mut registry, 1, 4_000));
+    let (since, steps) = registry.silent(C, &error, at(4_100));
+    assert_eq!(since, Some(at(4_000)));
+    assert_eq!(steps, [2, 3].map(Step::Wake));
+    let until = |turn| match turn {
+        Turn::Wait(until) => until,
+        turn => panic!("{turn:?}"),
+    };
+    assert_eq!(until(turn(&mut registry, 2, 2, 4_100)), Some(at(6_000)));
+    assert_eq!(until(turn(&mut registry, 3, 9, 4_100)), Some(at(13_000)));
+    let (late, _) = registry.join(C, (), None, None, at(5_000));
+    assert_eq!(until(turn(&mut registry, late, 2, 5_000)), Some(at(7_000)));
+
+    let (since, steps) = registry.silent(C, &error, at(5_900));
+    assert_eq!((since, steps), (Some(at(4_000)), vec![]));
+    let told = turn(&mut registry, 2, 2, 6_000);
+    assert!(matches!(told, Turn::GiveUp(_)), "{told:?}");
+    registry.leave(C, 2, None, at(6_000));
+    assert_eq!(registry.tick(at(9_500)), [], "nobody else need ask");
+
+    // It answers: nobody gives up.
+    registry.busy(C, 1, None, at(9_600));
+    assert_eq!(until(turn(&mut registry, late, 2, 9_600)), None);
+}
+
+#[test]
+fn a_silence_that_nobody_has_noticed_for_long_is_none() {
+    let mut registry = waiting(2);
+    let error = StoreError::unknown("no answer");
+    let short = Duration::from_secs(2);
+    assert!(looks(&mut registry, 1, 4_000));
+    registry.silent(C, &error, at(4_001));
+    // The poller's task is blocked.
+    let turn = registry.turn(C, 2, short, at(6_000));
+    assert!(matches!(turn, Turn::Wait(None)), "{turn:?}");
+    assert_eq!(registry.tick(at(9_001)), [Step::Wake(2)]);
+    let turn = registry.turn(C, 2, short, at(9_001));
+    assert!(matches!(turn, Turn::Poll), "{turn:?}");
+    let (since, _) = registry.silent(C, &error, at(9_100));
+    assert_eq!(since, Some(at(9_001)));
+}
+
+#[test]
+fn a_lost_connection_makes_every_poller_look() {
+    let mut registry = waiting(2);
+    registry.join("other", (), None, None, at(1));
+    assert_eq!(registry.cut(at(5)), [Step::Wake(1), Step::Wake(3)]);
+    assert!(looks(&mut registry, 1, 5) && !looks(&mut registry, 2, 5));
+}
+
+#[test]
+fn the_poller_looks_more_often_for_a_waiter_that_is_less_patient_than_itself() {
+    let mut registry = waiting(1);
+    registry.busy(C, 1, None, at(0));
+    assert_eq!(registry.bear(C, PATIENCE, at(0)), []);
+    registry.join(C, (), None, None, at(100));
+    assert_eq!(
+        registry.bear(C, Duration::from_secs(3), at(100)),
+        [Step::Wake(1)]
+    );
+    assert!(!looks(&mut registry, 1, 1_099) && looks(&mut registry, 1, 1_100));
+    registry.busy(C, 1, Some(at(99_000)), at(1_200));
+    assert!(!looks(&mut registry, 1, 2_199) && looks(&mut registry, 1, 2_200));
+}

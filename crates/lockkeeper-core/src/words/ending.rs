@@ -85,7 +85,8 @@ pub enum LossReason {
     Revoked,
     /// The [`max_hold`](crate::Acquire::max_hold) of this acquisition has passed.
     MaxHold,
-    /// The client was closed while the guard was alive.
+    /// The client was closed while the guard was alive, or the runtime that it was built on was shut down: nobody renews
+    /// the lease any more.
     ClientClosed,
 }
 
@@ -109,7 +110,7 @@ impl fmt::Display for LossReason {
             Self::Gone => "the server no longer knows the claim",
             Self::Revoked => "it was revoked",
             Self::MaxHold => "its max_hold has passed",
-            Self::ClientClosed => "the client was closed",
+            Self::ClientClosed => "the client was closed, or its runtime was shut down",
         })
     }
 }

@@ -15,6 +15,7 @@ mod batch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -44,6 +45,8 @@ pub(crate) struct Renewer {
     releaser: Releaser,
     /// Renewals that failed, for the log.
     failures: Mutex<Tally>,
+    /// How many leases closing has given up.
+    given_up: AtomicUsize,
 }
 
 /// What must be sent now.
@@ -66,6 +69,7 @@ impl Renewer {
             requester,
             releaser,
             failures: Mutex::default(),
+            given_up: AtomicUsize::new(0),
         }
     }
 
@@ -88,9 +92,9 @@ impl Renewer {
         }
     }
 
-    /// Gives up every lease, so that it is lost to its holder and expires on the server. Returns how many. Grants that
-    /// no acquisition has taken are released.
-    pub(crate) fn close(&self) -> usize {
+    /// Gives up every lease, so that it is lost to its holder and expires on the server, and counts these. Grants that no
+    /// acquisition has taken are released.
+    pub(crate) fn close(&self) {
         let closed = self.requester.claims.close();
         for (part, changed) in &closed {
             if changed.result == Passed::Abandoned {
@@ -99,7 +103,12 @@ impl Renewer {
             changed.effects.tell(part);
         }
         let lost = closed.iter().filter(|(_, it)| it.result == Passed::Lost);
-        lost.count()
+        self.given_up.fetch_add(lost.count(), Ordering::Relaxed);
+    }
+
+    /// How many leases it has given up since this was last asked.
+    pub(crate) fn take_given_up(&self) -> usize {
+        self.given_up.swap(0, Ordering::Relaxed)
     }
 
     /// Releases in the background a claim that has ended and that nothing else will release.
