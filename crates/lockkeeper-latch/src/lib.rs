@@ -233,9 +233,7 @@ impl Latch {
     /// - [`Error::NotArmed`] at once if nobody has armed the latch, and as soon as it ends without having opened: arm
     ///   it before you wait;
     /// - [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed;
-    /// - [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases, counted from
-    ///   the loss of the connection or, if the server keeps it and is silent, from the next look: within a third of that
-    ///   ttl, and within 5 s;
+    /// - [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases;
     /// - [`Error::WrongKind`] if the name holds something else;
     /// - [`Error::Config`] for an invalid name, before anything is sent;
     /// - [`Error::Closed`] if the client is closed.

@@ -8,8 +8,8 @@
 //! - Waiting: the claim stands in the queue on the server, see `queue`.
 //! - Busy, where there is no queue: the acquisition joins the client's local queue of the name, see `turn`.
 //! - No answer: the same claims ask again after a pause. The acquisition gives up when the server has been unreachable
-//!   for one ttl, or for its time limit if that is longer. So does each waiter of its local queue, when its own patience
-//!   is over.
+//!   for one ttl, or for its time limit if that is longer, and so do the waiters of its local queue with no more
+//!   patience.
 //!
 //! Two kinds of acquisition differ: a mutex first looks for others of its client that ask, wait or hold, see `cohort`;
 //! a lock on several servers asks in rounds, see `majority` and `round`.

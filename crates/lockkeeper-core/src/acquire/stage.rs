@@ -298,20 +298,6 @@ impl Stage {
         self.specs.len() == 1 && self.first().protocol.queue().is_some()
     }
 
-    /// Reports to the other waiters of its client that a request of their poller got no answer, if this is that poller.
-    /// Returns since when they have asked in vain.
-    pub(super) fn silent_since(&self, error: &Error) -> Option<Moment> {
-        // Who has not been told that others hold stands in no local queue.
-        let polls = self.contended.load(Ordering::Relaxed) && !self.queues();
-        match (error, self.quorum, &self.specs[..]) {
-            (Error::Backend { cause, .. }, None, [spec]) if polls => {
-                let subscriptions = &spec.engine.subscriptions;
-                subscriptions.silent(&spec.protocol.channel(), cause)
-            }
-            _ => None,
-        }
-    }
-
     /// The name of a part.
     pub(super) fn name(&self, spec: usize) -> String {
         let spec = self.specs.get(spec);

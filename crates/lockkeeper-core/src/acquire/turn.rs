@@ -23,6 +23,7 @@ use crate::words::chance::{Chance, Purpose};
 use crate::words::error::{Error, Result};
 use crate::words::moment::Moment;
 use crate::words::record::Record;
+use crate::words::store_error::StoreError;
 
 /// How long to wait at most for the messages of the remaining servers once some have sent theirs: a holder releases the
 /// servers one after the other, and a round in between would find the rest still held. There is no such wait if all
@@ -104,6 +105,13 @@ impl Turn {
             }
             // Boxed, so that a wait on one server needs no memory for it.
             Self::Majority(watch) => Box::pin(watch.turn(stage)).await,
+        }
+    }
+
+    /// The server was unreachable for too long: all local waiters with no more patience than this one give up together.
+    pub(super) fn unreachable(&self, error: &StoreError) {
+        if let Self::One(place) = self {
+            place.unreachable(error);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::schedule::pause::Pauses;
 use crate::seam::clock::sleep_until;
 use crate::words::answer::Verb;
 use crate::words::chance::Purpose;
-use crate::words::error::Result;
+use crate::words::error::{Error, Result};
 
 /// The longest extra wait after a holder's lease has ended, so that waiters of many clients do not all ask at
 /// once.
@@ -71,7 +71,14 @@ impl Acquisition {
                     }
                     return Err(stage.done(record));
                 }
-                Ok(Asked::Again { error, .. }) | Err(error) => return Err(error),
+                Ok(Asked::Again { error, .. }) | Err(error) => {
+                    if let (Some(turn), Error::Backend { cause, .. }) = (&turn, &error)
+                        && cause.is_transient()
+                    {
+                        turn.unreachable(cause);
+                    }
+                    return Err(error);
+                }
             }
         }
     }
@@ -145,12 +152,6 @@ impl Acquisition {
             let now = clock.now();
             let end = now.after(stage.patience);
             patience = silent.then(|| patience.unwrap_or(end));
-            if let (Some(end), None, Some(error)) = (&mut patience, tries, &error)
-                && let Some(since) = stage.silent_since(error)
-            {
-                // Another waiter of this client may have begun to ask in vain before.
-                *end = (*end).min(since.after(stage.patience));
-            }
             let last = tries.is_some_and(|tries| tried >= tries);
             // Another request would come too late.
             let too_late = patience.filter(|end| now.after(pause) >= *end);

@@ -37,11 +37,6 @@ const TURN: Duration = Duration::from_secs(1);
 /// How long a poll may take before another waiter also polls.
 const LONGEST_LOOK: Duration = SAFETY_POLL;
 
-/// How often a poller polls within its patience, and at most how often: a silent server must be noticed long before the
-/// patience is over.
-const POLLS_PER_PATIENCE: u32 = 3;
-const SHORTEST_POLL: Duration = Duration::from_millis(300);
-
 /// One waiting acquisition, numbered in order of arrival.
 pub(crate) type WaiterId = u64;
 
@@ -79,23 +74,11 @@ pub(super) enum Subscription {
     },
 }
 
-/// Polls have been without an answer for some time.
-#[derive(Debug)]
-pub(super) struct Silence {
-    /// When the first of these polls began.
-    since: Moment,
-    /// When the last request failed, and why.
-    noticed: Moment,
-    error: StoreError,
-}
-
 #[derive(Debug)]
 pub(super) struct Channel<R> {
     pub(super) reader: R,
-    /// How long its poller waits without a message at least, because there are many names.
+    /// How long its poller waits without a message at present.
     pub(super) poll: Duration,
-    /// The least patience of those that have waited since the queue was last empty.
-    pub(super) patience: Duration,
     pub(super) line: LocalQueue,
     /// How many receive the messages without ever polling.
     pub(super) listeners: usize,
@@ -108,8 +91,8 @@ pub(super) struct Channel<R> {
     pub(super) last_looked_for: WaiterId,
     /// When the poller polls even without a message.
     pub(super) look_at: Moment,
-    /// Present while the server is silent, as far as the poller knows.
-    pub(super) silence: Option<Silence>,
+    /// The server was unreachable for this long: all waiters up to this one with no more patience than that give up.
+    pub(super) unreachable: Option<(WaiterId, Duration, StoreError)>,
     /// The work that locks of this kind were waiting for is done: all waiters up to this one get the outcome.
     pub(super) done: Option<(WaiterId, Kind, Arc<Record>)>,
     /// Waiters that may poll outside the queue, because their owner holds now or because they can hold together with
@@ -130,8 +113,7 @@ impl<R> Channel<R> {
     pub(super) fn new(reader: R, now: Moment) -> Self {
         Self {
             reader,
-            poll: Duration::ZERO,
-            patience: Duration::MAX,
+            poll: SAFETY_POLL,
             line: LocalQueue::default(),
             listeners: 0,
             subscription: Subscription::None,
@@ -139,7 +121,7 @@ impl<R> Channel<R> {
             looking: None,
             last_looked_for: 0,
             look_at: now.after(SAFETY_POLL),
-            silence: None,
+            unreachable: None,
             done: None,
             beside: BTreeSet::new(),
             sharing: BTreeMap::new(),
@@ -157,84 +139,26 @@ impl<R> Channel<R> {
         {
             return Turn::GiveUp(refusal.clone());
         }
-        let mut end = None;
-        if let Some(silence) = &self.silence {
-            let since = self.in_vain_since(silence, waiter);
-            let over = since.after(patience);
-            // One request that failed long ago shows nothing: the poller's task may be blocked.
-            if over <= now && silence.noticed.since(since) >= patience / 2 {
-                return Turn::GiveUp(silence.error.clone());
-            }
-            end = Some(over).filter(|over| *over > now);
+        if let Some((last, longest, error)) = &self.unreachable
+            && waiter <= *last
+            && patience <= *longest
+        {
+            return Turn::GiveUp(error.clone());
         }
         if self.beside.remove(&waiter) {
             return Turn::Poll;
         }
         if self.line.front() != Some(waiter) {
-            return Turn::Wait(end);
+            return Turn::Wait(None);
         }
         if self.unseen.is_none() && now < self.look_at {
-            return Turn::Wait(end.into_iter().chain([self.look_at]).min());
+            return Turn::Wait(Some(self.look_at));
         }
         self.unseen = None;
         self.parts = None;
         self.looking = Some((waiter, now));
-        self.look_at = now.after(self.longest_pause());
+        self.look_at = now.after(self.poll);
         Turn::Poll
-    }
-
-    /// Notes the patience of a waiter that has just arrived. The poller polls more often if that is necessary to notice a
-    /// silent server in time.
-    pub(super) fn bear(&mut self, patience: Duration, now: Moment) -> Vec<Step> {
-        self.patience = self.patience.min(patience);
-        let look_at = now.after(self.longest_pause());
-        if look_at >= self.look_at {
-            return Vec::new();
-        }
-        self.look_at = look_at;
-        // The waiter itself has not asked for its turn yet.
-        let poller = self.line.front().filter(|_| self.line.len() > 1);
-        poller.map(Step::Wake).into_iter().collect()
-    }
-
-    /// How long the poller waits without a message.
-    fn longest_pause(&self) -> Duration {
-        let often = (self.patience / POLLS_PER_PATIENCE).max(SHORTEST_POLL);
-        SAFETY_POLL.min(often).max(self.poll)
-    }
-
-    /// Notes that a request of the poller got no answer. The waiters behind it give up when that has lasted as long as
-    /// their own patience. Returns since when the poller has waited for an answer; `None` if nobody polls.
-    pub(super) fn fell_silent(
-        &mut self,
-        error: &StoreError,
-        now: Moment,
-    ) -> (Option<Moment>, Vec<Step>) {
-        let Some((poller, began)) = self.looking else {
-            return (None, Vec::new());
-        };
-        // If nobody has noticed it for long, it may have been over meanwhile.
-        let last = self.silence.take();
-        let last = last.filter(|last| now.since(last.noticed) <= LONGEST_LOOK);
-        let is_new = last.is_none();
-        let silence = Silence {
-            since: last.map_or(began, |last| last.since),
-            noticed: now,
-            error: error.clone(),
-        };
-        let since = self.in_vain_since(&silence, poller);
-        self.silence = Some(silence);
-        let others = self
-            .line
-            .iter()
-            .filter(|waiter| is_new && *waiter != poller);
-        (Some(since), others.map(Step::Wake).collect())
-    }
-
-    /// From when on the patience of this waiter counts.
-    fn in_vain_since(&self, silence: &Silence, waiter: WaiterId) -> Moment {
-        let arrived = self.line.arrival(waiter);
-        arrived.map_or(silence.since, |arrived| arrived.max(silence.since))
     }
 
     /// Lets waiters with the same owner as a claim that holds poll: they may be granted the lock beside it.
@@ -323,7 +247,7 @@ impl<R> Channel<R> {
     }
 
     pub(super) fn set_look_at(&mut self, free: Option<Moment>, now: Moment) {
-        let safety = now.after(self.longest_pause());
+        let safety = now.after(self.poll);
         self.look_at = free.map_or(safety, |free| free.min(safety));
     }
 
@@ -348,13 +272,7 @@ impl<R> Channel<R> {
     /// The moment from which on the poller has left its turn unused for too long.
     fn overdue(&self) -> Moment {
         match (self.looking, self.unseen) {
-            (Some((_, since)), _) => {
-                // A poller that asks again and again needs nobody to ask beside it.
-                let noticed = self.silence.as_ref().map(|silence| silence.noticed);
-                noticed
-                    .map_or(since, |noticed| noticed.max(since))
-                    .after(LONGEST_LOOK)
-            }
+            (Some((_, since)), _) => since.after(LONGEST_LOOK),
             (None, Some(since)) => since.after(TURN),
             (None, None) => self.look_at.after(TURN),
         }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::registry::WaiterId;
-use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 
 /// See the module documentation.
@@ -12,8 +11,8 @@ use crate::words::owner::Owner;
 pub(super) struct LocalQueue {
     /// By their place in the queue.
     order: BTreeMap<u64, WaiterId>,
-    /// The place of each waiter, the owner that it waits for if owners are granted the lock again, and its arrival.
-    waiters: BTreeMap<WaiterId, (u64, Option<Owner>, Moment)>,
+    /// The place of each waiter, and the owner that it waits for if owners are granted the lock again.
+    waiters: BTreeMap<WaiterId, (u64, Option<Owner>)>,
     owners: BTreeSet<(Owner, WaiterId)>,
     end: u64,
 }
@@ -41,21 +40,16 @@ impl LocalQueue {
         self.owners.range(all).map(|(_, waiter)| *waiter)
     }
 
-    /// When this waiter has arrived.
-    pub(super) fn arrival(&self, waiter: WaiterId) -> Option<Moment> {
-        self.waiters.get(&waiter).map(|(.., arrived)| *arrived)
-    }
-
-    pub(super) fn push_back(&mut self, waiter: WaiterId, owner: Option<Owner>, arrived: Moment) {
+    pub(super) fn push_back(&mut self, waiter: WaiterId, owner: Option<Owner>) {
         self.end += 1;
         self.order.insert(self.end, waiter);
-        self.waiters.insert(waiter, (self.end, owner, arrived));
+        self.waiters.insert(waiter, (self.end, owner));
         self.owners.extend(owner.map(|owner| (owner, waiter)));
     }
 
     /// Removes a waiter; returns the owner that it waited for.
     pub(super) fn remove(&mut self, waiter: WaiterId) -> Option<Owner> {
-        let (place, owner, _) = self.waiters.remove(&waiter)?;
+        let (place, owner) = self.waiters.remove(&waiter)?;
         self.order.remove(&place);
         if let Some(owner) = owner {
             self.owners.remove(&(owner, waiter));
@@ -65,11 +59,9 @@ impl LocalQueue {
 
     /// Moves the first waiter to the end.
     pub(super) fn rotate(&mut self) {
-        if let Some(first) = self.front()
-            && let Some(arrived) = self.arrival(first)
-        {
+        if let Some(first) = self.front() {
             let owner = self.remove(first);
-            self.push_back(first, owner, arrived);
+            self.push_back(first, owner);
         }
     }
 }
@@ -80,13 +72,11 @@ mod tests {
 
     use super::*;
 
-    const BEGINNING: Moment = Moment::from_elapsed(std::time::Duration::ZERO);
-
     #[test]
     fn the_order_is_that_of_arrival_but_for_those_sent_to_the_back() {
         let mut line = LocalQueue::default();
         for waiter in 1..=4 {
-            line.push_back(waiter, None, BEGINNING);
+            line.push_back(waiter, None);
         }
         line.rotate();
         line.remove(3);
@@ -100,7 +90,7 @@ mod tests {
         let (one, other) = (Owner::new(Uuid::nil(), 1), Owner::new(Uuid::nil(), 2));
         let mut line = LocalQueue::default();
         for (waiter, owner) in [(1, one), (2, other), (3, one)] {
-            line.push_back(waiter, Some(owner), BEGINNING);
+            line.push_back(waiter, Some(owner));
         }
         line.rotate();
         assert_eq!(line.of(one).collect::<Vec<_>>(), [1, 3]);

@@ -6,10 +6,8 @@
 //! that does not use its turn for 1 s, or whose poll takes 5 s, goes to the end.
 //!
 //! The poller polls once the subscription is confirmed, and then after each wake, when the holder's lease has ended,
-//! when a connection is lost or back, and after 5 s without any of these, sooner if it tolerates a silent server for less
-//! than 15 s, or later if the client waits for very many names. A poll that finds the name held sets a flag there, so
-//! that the release publishes a wake. While polls stay without an answer, the waiters behind the poller give up one by
-//! one, each when its own patience is over.
+//! after a reconnect, and after 5 s without any of these, or later if the client waits for very many names. A poll that
+//! finds the name held sets a flag there, so that the release publishes a wake.
 //!
 //! Where claims can hold together without a queue on the server ([`share`](Registry::share)), the first waiter that
 //! could hold beside the holders also polls, while the poller waits for a claim that could not, or asks for more parts
@@ -28,7 +26,7 @@ use crate::words::moment::Moment;
 use crate::words::owner::Owner;
 use crate::words::record::Record;
 use crate::words::store_error::StoreError;
-use channel::{BETWEEN_POLLS, Channel, LINGER, REFUSED_RETRY, RETRY, Subscription};
+use channel::{BETWEEN_POLLS, Channel, LINGER, REFUSED_RETRY, RETRY, SAFETY_POLL, Subscription};
 pub(crate) use channel::{Step, Turn, WaiterId};
 
 /// All channels of one client. Each has an `R`, which reads the channel's messages.
@@ -99,7 +97,7 @@ impl<R> Registry<R> {
             .entry(name.to_owned())
             .or_insert_with(|| Box::new(Channel::new(reader, now)));
         let steps = self.at(name, |channel| {
-            channel.line.push_back(waiter, owner, now);
+            channel.line.push_back(waiter, owner);
             channel.linger = None;
             if channel.line.len() == 1 {
                 channel.set_look_at(free, now);
@@ -133,11 +131,6 @@ impl<R> Registry<R> {
         });
     }
 
-    /// Notes how long a waiter that has just arrived tolerates a silent server.
-    pub(crate) fn bear(&mut self, name: &str, patience: Duration, now: Moment) -> Vec<Step> {
-        self.at(name, |channel| channel.bear(patience, now))
-    }
-
     /// Adds a listener, which receives the channel's messages without waiting for anything.
     pub(crate) fn listen(&mut self, name: &str, reader: R, now: Moment) -> Vec<Step> {
         self.channels
@@ -161,7 +154,8 @@ impl<R> Registry<R> {
         })
     }
 
-    /// What the waiter does next. A [`Turn::Poll`] must be followed by [`busy`](Self::busy) or [`leave`](Self::leave).
+    /// What the waiter does next. A [`Turn::Poll`] must be followed by [`busy`](Self::busy), [`leave`](Self::leave) or
+    /// [`unreachable`](Self::unreachable).
     pub(crate) fn turn(
         &mut self,
         name: &str,
@@ -190,7 +184,6 @@ impl<R> Registry<R> {
         now: Moment,
     ) -> Vec<Step> {
         self.at(name, |channel| {
-            channel.silence = None;
             if channel.answered(waiter) {
                 channel.set_look_at(free, now);
             } else if !channel.asks_for_too_much(waiter) {
@@ -200,20 +193,19 @@ impl<R> Registry<R> {
         })
     }
 
-    /// Reports that a request of the poller got no answer; it asks again. Returns since when it has asked in vain.
-    pub(crate) fn silent(
+    /// Reports that the server was unreachable for `patience`. All waiters with no more patience than that give up
+    /// together.
+    pub(crate) fn unreachable(
         &mut self,
         name: &str,
+        patience: Duration,
         error: &StoreError,
-        now: Moment,
-    ) -> (Option<Moment>, Vec<Step>) {
-        let mut since = None;
-        let steps = self.at(name, |channel| {
-            let (began, steps) = channel.fell_silent(error, now);
-            since = began;
-            steps
-        });
-        (since, steps)
+    ) -> Vec<Step> {
+        let last = self.arrivals;
+        self.at(name, |channel| {
+            channel.unreachable = Some((last, patience, error.clone()));
+            channel.line.iter().map(Step::Wake).collect()
+        })
     }
 
     /// Reports the answer to the waiter's poll: the work that locks of this kind were waiting for is done. All waiters
@@ -231,7 +223,6 @@ impl<R> Registry<R> {
                 Some((looking, _)) if looking == waiter => channel.last_looked_for,
                 _ => waiter,
             };
-            channel.silence = None;
             channel.done = Some((last, kind, Arc::clone(record)));
             channel.line.iter().map(Step::Wake).collect()
         })
@@ -265,12 +256,6 @@ impl<R> Registry<R> {
             if channel.line.is_empty() {
                 channel.done = None;
             }
-            if channel.line.is_empty() {
-                channel.patience = Duration::MAX;
-            }
-            if channel.line.is_empty() || granted.is_some() {
-                channel.silence = None;
-            }
             if channel.answered(waiter) && granted.is_none() {
                 channel.unseen.get_or_insert(now);
             }
@@ -299,7 +284,6 @@ impl<R> Registry<R> {
     pub(crate) fn subscribed(&mut self, name: &str, now: Moment) -> Vec<Step> {
         self.at(name, |channel| {
             channel.subscription = Subscription::Open;
-            channel.silence = None;
             channel.wake(now)
         })
     }
@@ -335,10 +319,7 @@ impl<R> Registry<R> {
 
     /// Applies a message that tells a waiter to poll.
     pub(crate) fn message(&mut self, name: &str, now: Moment) -> Vec<Step> {
-        self.at(name, |channel| {
-            channel.silence = None;
-            channel.wake(now)
-        })
+        self.at(name, |channel| channel.wake(now))
     }
 
     /// Notes that a claim of this client has been released, and wakes the poller unless the message does that. The
@@ -357,23 +338,12 @@ impl<R> Registry<R> {
         let mut steps = Vec::new();
         for name in names {
             steps.extend(self.at(&name, |channel| {
-                channel.silence = None;
                 let mut steps = channel.wake(now);
                 if let Subscription::Failed { .. } = channel.subscription {
                     steps.extend(channel.open(&name));
                 }
                 steps
             }));
-        }
-        steps
-    }
-
-    /// Notes that a connection is down: all pollers poll, to notice if the server is gone.
-    pub(crate) fn cut(&mut self, now: Moment) -> Vec<Step> {
-        let names: Vec<String> = self.channels.keys().cloned().collect();
-        let mut steps = Vec::new();
-        for name in names {
-            steps.extend(self.at(&name, |channel| channel.wake(now)));
         }
         steps
     }
@@ -424,10 +394,10 @@ impl<R> Registry<R> {
         steps
     }
 
-    /// How long a poller waits without a message at least: longer if there are more names.
+    /// How long a poller waits without a message: longer if there are very many names.
     fn poll(&self) -> Duration {
         let names = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
-        BETWEEN_POLLS.saturating_mul(names)
+        SAFETY_POLL.max(BETWEEN_POLLS.saturating_mul(names))
     }
 
     #[cfg(test)]

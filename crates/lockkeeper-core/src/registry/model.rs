@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::registry::channel::SAFETY_POLL;
 use crate::registry::*;
 
 const CHANNEL: &str = "channel";
@@ -221,13 +220,9 @@ impl Model {
                 self.carry_out(steps);
             }
             5 => {
-                let back = self.random.bool();
-                self.tell(("connection", back));
+                self.tell("gap");
                 self.owe();
-                let steps = match back {
-                    true => self.registry.gap(now),
-                    false => self.registry.cut(now),
-                };
+                let steps = self.registry.gap(now);
                 self.carry_out(steps);
             }
             6 => {
@@ -286,13 +281,11 @@ impl Model {
                 if self.random.u8(0..4) == 0
                     && let Some(waiter) = self.any(|doing| doing == Doing::Looking)
                 {
-                    self.tell(("silent", waiter));
+                    self.tell(("unreachable", waiter));
                     let error = StoreError::unknown("no answer");
-                    let (since, steps) = self.registry.silent(CHANNEL, &error, now);
+                    let steps = self.registry.unreachable(CHANNEL, PATIENCE, &error);
                     self.carry_out(steps);
-                    if since.is_some_and(|since| now >= since.after(PATIENCE)) {
-                        self.goes(waiter, None);
-                    }
+                    self.goes(waiter, None);
                 }
             }
             12 | 13 => self.answer(),

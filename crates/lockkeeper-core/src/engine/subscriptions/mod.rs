@@ -209,12 +209,6 @@ impl Subscriptions {
         self.change(|registry| registry.left(channel, told, now));
     }
 
-    /// Notes that a request of the poller on this channel got no answer. Returns since when it has asked in vain.
-    pub(crate) fn silent(&self, channel: &str, error: &StoreError) -> Option<Moment> {
-        let now = self.clock.now();
-        self.change_state(|state| state.registry.silent(channel, error, now))
-    }
-
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.lock())
     }
@@ -467,11 +461,7 @@ async fn run(
                 requester.audience.on_client(ClientEvent::Connected);
             }
             Wakeup::Event(Event::Disconnected) => {
-                tracing::debug!(
-                    "a connection is down: every poller asks whether the server is gone"
-                );
-                let now = clock.now();
-                subscriptions.change(|registry| registry.cut(now));
+                tracing::debug!("a connection is down");
                 requester.audience.on_client(ClientEvent::Disconnected);
             }
             Wakeup::Timer => {

@@ -57,11 +57,7 @@ impl Place {
         let now = subscriptions.clock.now();
         let reader = Reader::Waiters(protocol.is_wake());
         let waiter = subscriptions.change_state(|state| {
-            let (waiter, mut steps) = state.registry.join(&channel, reader, owner, free, now);
-            // A majority of servers is asked in rounds, which disturb others.
-            if protocol.majority().is_none() {
-                steps.extend(state.registry.bear(&channel, patience, now));
-            }
+            let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
             if let Some(parts) = protocol.shared_parts() {
                 state.registry.share(&channel, waiter, parts);
             }
@@ -124,6 +120,13 @@ impl Place {
             }
             registry.busy(&self.channel, self.waiter, free, now)
         });
+    }
+
+    /// Reports that the server was unreachable for too long. All waiters here with no more patience than this one give
+    /// up.
+    pub(crate) fn unreachable(&self, error: &StoreError) {
+        self.subscriptions
+            .change(|registry| registry.unreachable(&self.channel, self.patience, error));
     }
 
     /// Reports the answer to this waiter's poll: there is nothing to hold. All waiters for the same thing that were
