@@ -388,10 +388,10 @@ async fn a_plain_lock_tells_the_first_in_the_queue_and_those_outside_it() -> Res
         RedissonFairLock::new(&client, "order"),
     );
     let shortest = Duration::from_secs(5);
+    let began = tokio::time::Instant::now();
     let guard = plain.acquire().min_hold(shortest).await?;
     let (_, one) = waiting(&site, &client, &lock, 1).await?;
     let (_, other) = waiting(&site, &client, &lock, 2).await?;
-    let began = tokio::time::Instant::now();
     ensure!(matches!(guard.release().await?, Released::Kept(_)));
     let next = one.await??;
     let waited = began.elapsed();

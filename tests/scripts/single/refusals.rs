@@ -42,7 +42,7 @@ async fn refused(it: &Scripts, code: &str) -> Result<()> {
                     // However short the server has been up, it takes part.
                     "longest" | "floor" => "0",
                     "token" => token,
-                    "permits" => "2",
+                    "n" | "permits" => "2",
                     _ if arg.ends_with("ttl") => "30000",
                     _ => arg,
                 })

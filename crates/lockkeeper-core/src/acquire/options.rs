@@ -73,7 +73,8 @@ impl Options {
         terms.draws = !protocol.shares_tokens() && !(protocol.reenters() && self.owner.is_some());
         if protocol.queue().is_some() {
             terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
-            terms.queue_limit = self.max_queue;
+            let most = |most: u64| most.try_into().unwrap_or(u32::MAX);
+            terms.queue_limit = self.max_queue.map(most);
         }
         Ok(terms)
     }

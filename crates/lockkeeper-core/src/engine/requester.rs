@@ -262,7 +262,7 @@ impl Requester {
         let terms = &part.terms;
         RequestContext::new(&part.id, terms.ttl, floor, token)
             .cooling_down(keep)
-            .queueing(terms.waiter_ttl, terms.queue_limit)
+            .queueing(terms.waiter_ttl, terms.queue_limit.map(u64::from))
             .on_inflated(inflated)
             .polling(part.is_polled())
             .proposing(terms.proposal)

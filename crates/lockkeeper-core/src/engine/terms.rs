@@ -27,7 +27,7 @@ pub(crate) struct Terms {
     /// How much earlier a grant by message ends for its holder than on the server.
     pub(crate) margin_of_waiting: Duration,
     /// How many claims may wait, including this one; `None`: any number.
-    pub(crate) queue_limit: Option<u64>,
+    pub(crate) queue_limit: Option<u32>,
     /// How long the name stays unavailable to others, counted from the grant.
     pub(crate) min_hold: Option<Duration>,
     /// Whether other claims of the client may be polling the name.

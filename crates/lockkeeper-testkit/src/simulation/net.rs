@@ -18,6 +18,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::{fs, io};
 
 use super::checks::{Verb, verb};
@@ -51,12 +52,27 @@ pub enum Net {
 
 impl Net {
     /// What is stored for this net, one line for each history or workload.
-    const fn stored(self) -> &'static str {
+    ///
+    /// It is read when it is needed, so that storing anew compiles nothing.
+    fn stored(self) -> &'static str {
+        static STORED: LazyLock<[String; 3]> = LazyLock::new(|| {
+            [Net::Exact, Net::Ordered, Net::Economy].map(|net| {
+                let file = net.file();
+                fs::read_to_string(&file)
+                    .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+            })
+        });
+        let [exact, ordered, economy] = &*STORED;
         match self {
-            Self::Exact => include_str!("net/exact.txt"),
-            Self::Ordered => include_str!("net/ordered.txt"),
-            Self::Economy => include_str!("net/economy.txt"),
+            Self::Exact => exact,
+            Self::Ordered => ordered,
+            Self::Economy => economy,
         }
+    }
+
+    fn file(self) -> PathBuf {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/simulation/net");
+        folder.join(self.name()).with_extension("txt")
     }
 
     const fn name(self) -> &'static str {
@@ -227,7 +243,6 @@ impl Behaviour {
 ///
 /// If a keep-alive breaks the rule, or the files cannot be written.
 pub fn rewrite(all: &[Behaviour]) -> io::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/simulation/net");
     let mut files: BTreeMap<Net, String> = BTreeMap::new();
     if let Some(breach) = all.iter().flat_map(|it| &it.breaches).next() {
         return Err(io::Error::other(format!(
@@ -250,7 +265,7 @@ pub fn rewrite(all: &[Behaviour]) -> io::Result<()> {
         files.entry(Net::Economy).or_default().push_str(&line);
     }
     for (net, text) in files {
-        fs::write(folder.join(net.name()).with_extension("txt"), text)?;
+        fs::write(net.file(), text)?;
     }
     Ok(())
 }
