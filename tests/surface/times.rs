@@ -220,17 +220,3 @@ async fn the_times_of_latches_of_work_and_of_redlocks_are_refused_by_their_own_n
     }
     Ok(())
 }
-
-/// A lease that may be held for less than a request takes: the server is not to blame.
-#[tokio::test(start_paused = true)]
-async fn a_max_hold_shorter_than_a_request_is_named() -> Result<()> {
-    let server = MemoryStore::new();
-    let store = server.sibling();
-    store.faults().delay(Duration::from_millis(20));
-    let client = Client::builder().build(Arc::new(store))?;
-    let lock = Mutex::new(&client, "name");
-    let held = lock.try_acquire().max_hold(Duration::from_millis(10)).await;
-    let error = held.err().context("it was granted")?.to_string();
-    ensure!(error.contains("max_hold of 10ms"), "{error}");
-    Ok(())
-}

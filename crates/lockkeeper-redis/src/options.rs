@@ -177,13 +177,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_time_out_of_all_proportion_is_refused_before_connecting() {
-        let set: [(_, fn(RedisOptions, Duration) -> RedisOptions); 2] = [
-            ("connect_timeout", RedisOptions::connect_timeout),
-            ("silence_timeout", RedisOptions::silence_timeout),
-        ];
-        for (setting, set) in set {
-            for time in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
-                let options = set(RedisOptions::new(), time);
+        for time in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+            let new = RedisOptions::new;
+            for (setting, options) in [
+                ("connect_timeout", new().connect_timeout(time)),
+                ("silence_timeout", new().silence_timeout(time)),
+            ] {
                 // Nobody listens there.
                 let refused = options.connect("redis://127.0.0.1:1").await.unwrap_err();
                 assert!(matches!(refused, Error::Config { .. }), "{refused:?}");

@@ -70,7 +70,7 @@ impl Options {
             )));
         }
         // A new owner holds nothing that its claim could join.
-        terms.draws = !protocol.shares_tokens() && !(protocol.reenters() && self.owner.is_some());
+        terms.draws = !(protocol.shares_tokens() || protocol.reenters() && self.owner.is_some());
         if protocol.queue().is_some() {
             terms.timeout = terms.timeout.min(terms.waiter_ttl / 6);
             let most = |most: u64| most.try_into().unwrap_or(u32::MAX);
