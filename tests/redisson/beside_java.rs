@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::redisson::{RedissonFencedLock, RedissonLock};
-use lockkeeper::{Client, ClientBuilder, Lock as _, LossReason, Owner, Released};
+use lockkeeper::redisson::{RedissonFencedLock, RedissonLock, RedissonReadWriteLock};
+use lockkeeper::{Client, ClientBuilder, Error, Lock as _, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::server::Server;
 use lockkeeper_testkit::site::Site;
@@ -451,5 +451,33 @@ async fn tokens_of_a_fenced_lock_grow_from_side_to_side() -> Result<()> {
         last = token;
         ensure!(theirs.ask("force", "").await?);
     }
+    Ok(())
+}
+
+/// What the page warns of. Here the two refuse one another.
+#[tokio::test]
+#[ignore = "long: beside Java"]
+async fn a_read_write_lock_in_java_takes_a_name_that_a_lock_holds() -> Result<()> {
+    let Some(Pair {
+        redisson, client, ..
+    }) = &Pair::start(LONG).await?
+    else {
+        return Ok(());
+    };
+    for kind in ["read", "write"] {
+        let lock = RedissonLock::new(client, kind);
+        let guard = lock.acquire().await?;
+        let theirs = redisson.lock(kind, kind);
+        ensure!(theirs.ask("try", "7").await?, "{kind}: it is refused");
+        guard.verify().await?;
+        let refused = lock.try_acquire().await;
+        ensure!(matches!(refused, Err(Error::WrongKind { .. })));
+        ensure!(guard.release().await? == Released::Free);
+        ensure!(!theirs.ask("held", "7").await?, "{kind}: it still holds");
+    }
+    // The other way round they exclude one another.
+    let guard = RedissonReadWriteLock::new(client, "other").write().await?;
+    ensure!(!redisson.lock("lock", "other").ask("try", "7").await?);
+    guard.release().await?;
     Ok(())
 }

@@ -14,6 +14,7 @@ mod java;
 mod keys;
 mod latch_keys;
 mod ours_beside_java;
+mod permits_bounds;
 mod permits_keys;
 mod permits_lost;
 mod permits_search;

@@ -4,10 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lockkeeper::redisson::{
-    RedissonLock, RedissonReadGuard, RedissonReadWriteLock, RedissonWriteGuard,
-};
-use lockkeeper::{Client, Error, LossReason, Owner, Released};
+use lockkeeper::redisson::{RedissonReadGuard, RedissonReadWriteLock, RedissonWriteGuard};
+use lockkeeper::{Client, LossReason, Owner, Released};
 use lockkeeper_testkit::cluster::Cluster;
 use lockkeeper_testkit::site::Site;
 use lockkeeper_testkit::until::PATIENCE;
@@ -240,34 +238,6 @@ async fn a_reader_here_looks_by_itself_after_a_downgrade_in_java() -> Result<()>
     println!("it waited {:?}", since.elapsed());
     guard.release().await?;
     ensure!(both.theirs_to_read.tell("unlock", "7").await? == "ok");
-    Ok(())
-}
-
-/// What the page warns of. Here the two refuse one another.
-#[tokio::test]
-#[ignore = "long: beside Java"]
-async fn a_read_write_lock_in_java_takes_a_name_that_a_lock_holds() -> Result<()> {
-    let Some(Pair {
-        redisson, client, ..
-    }) = &Pair::start(LONG).await?
-    else {
-        return Ok(());
-    };
-    for kind in ["read", "write"] {
-        let lock = RedissonLock::new(client, kind);
-        let guard = lock.acquire().await?;
-        let theirs = redisson.lock(kind, kind);
-        ensure!(theirs.ask("try", "7").await?, "{kind}: it is refused");
-        guard.verify().await?;
-        let refused = lock.try_acquire().await;
-        ensure!(matches!(refused, Err(Error::WrongKind { .. })));
-        ensure!(guard.release().await? == Released::Free);
-        ensure!(!theirs.ask("held", "7").await?, "{kind}: it still holds");
-    }
-    // The other way round they exclude one another.
-    let guard = RedissonReadWriteLock::new(client, "other").write().await?;
-    ensure!(!redisson.lock("lock", "other").ask("try", "7").await?);
-    guard.release().await?;
     Ok(())
 }
 
