@@ -238,18 +238,10 @@ fn every_body_uses_what_its_header_promises_and_nothing_else() {
             assert_eq!(returns, echoed, "{}: a reply without echo", script.name);
         }
         let publishes = text.contains("-- PUBLISH channel");
+        let telling =
+            "wake(channel wake(ARGV tell_waiters( leave_alone( settle( advance( tell_client(";
         assert_eq!(
-            [
-                "wake(channel",
-                "wake(ARGV",
-                "tell_waiters(",
-                "leave_alone(",
-                "settle(",
-                "advance(",
-                "tell_client("
-            ]
-            .iter()
-            .any(|telling| code.contains(telling)),
+            telling.split(' ').any(|telling| code.contains(telling)),
             publishes,
             "{}: PUBLISH",
             script.name
