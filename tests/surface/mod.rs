@@ -1,6 +1,7 @@
 //! What people and tools see: inspection, revocation, listings, events, rights, bad input.
 
 mod admin;
+mod generic;
 mod input;
 mod listing;
 mod metrics;

@@ -9,6 +9,7 @@ use lockkeeper::{
     Acquire, Client, ClientBuilder, Error, Latch, Mutex, MutexGuard, Once, OnceError, Redlock,
 };
 use lockkeeper_memory::MemoryStore;
+use lockkeeper_testkit::faulty::FaultyStore;
 use lockkeeper_tests::polling;
 
 const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
@@ -218,5 +219,19 @@ async fn the_times_of_latches_of_work_and_of_redlocks_are_refused_by_their_own_n
         is_refused("longest_ttl", held, [Some("longest_ttl("); 3])?;
         ensure!(server.keys().is_empty(), "{:?}", server.keys());
     }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_with_a_max_hold_shorter_than_a_request_says_so() -> Result<()> {
+    let (client, requests) = FaultyStore::client(&MemoryStore::new(), Client::builder())?;
+    let slow = Duration::from_millis(50);
+    requests.delay(slow, slow);
+    let report = Mutex::new(&client, "report");
+    let tried = report.try_acquire().max_hold(slow).await;
+    let text = tried.err().context("it was granted")?.to_string();
+    ensure!(text.contains("choose a longer max_hold"), "{text}");
+    let guard = report.try_acquire().max_hold(4 * slow).await?;
+    ensure!(guard.is_some(), "its own claim is in the way");
     Ok(())
 }

@@ -233,7 +233,8 @@ impl Latch {
     /// - [`Error::NotArmed`] at once if nobody has armed the latch, and as soon as it ends without having opened: arm
     ///   it before you wait;
     /// - [`Error::Timeout`] if a [time limit](Self::wait_for) was set and has passed;
-    /// - [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases;
+    /// - [`Error::Backend`] if the server refuses, or does not answer for one ttl of the client's leases. It is asked a
+    ///   second after the connection is lost, and every 5 s;
     /// - [`Error::WrongKind`] if the name holds something else;
     /// - [`Error::Config`] for an invalid name, before anything is sent;
     /// - [`Error::Closed`] if the client is closed.

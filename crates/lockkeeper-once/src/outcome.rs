@@ -1,5 +1,6 @@
 //! What a call of a `Once` returns.
 
+use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -73,6 +74,38 @@ impl<E, V> OnceError<E, V> {
     /// ```
     pub const fn not_kept(value: V, error: Error) -> Self {
         Self::NotKept { value, error }
+    }
+}
+
+impl<E, V> OnceError<E, V>
+where
+    E: Into<Box<dyn StdError + Send + Sync>>,
+    V: fmt::Debug + Send + Sync + 'static,
+{
+    /// Returns it as a boxed error, for work whose own error is one: a `Box<dyn Error + Send + Sync>` is no
+    /// [`Error`](std::error::Error), so an `OnceError` with it is none either, and `?` does not convert it. The error of
+    /// the work becomes the boxed error itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::error::Error as StdError;
+    /// use lockkeeper_once::OnceError;
+    ///
+    /// fn report(done: Result<(), OnceError<Box<dyn StdError + Send + Sync>>>) -> Result<(), Box<dyn StdError + Send + Sync>> {
+    ///     Ok(done.map_err(OnceError::into_boxed)?)
+    /// }
+    /// let told = report(Err(OnceError::Work("no paper".into())));
+    /// assert!(told.is_err_and(|error| error.to_string() == "no paper"));
+    /// ```
+    pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync> {
+        match self {
+            Self::Work(error) => error.into(),
+            Self::NotKept { value, error } => {
+                Box::new(OnceError::<Infallible, V>::NotKept { value, error })
+            }
+            Self::Lock(error) => Box::new(error),
+        }
     }
 }
 

@@ -162,35 +162,6 @@ macro_rules! redisson_semaphore {
                 }
             }
 
-            /// Asks all holders of this library to let go; how many claims were told. Holders in Java cannot be asked, and are not counted.
-            ///
-            /// # Errors
-            ///
-            /// As for [`Client::revoke`].
-            ///
-            /// # Cancel safety
-            ///
-            /// As for [`Client::revoke`].
-            pub async fn revoke(&self) -> Result<u64> {
-                self.0.revoke().await
-            }
-
-            /// Gives the permits of `holder` back by force: what [`inspect`](Lock::inspect) shows as [`claim`](lockkeeper_core::Holder::claim).
-            /// Whether it held any.
-            ///
-            /// **Unsafe for what the permits stand for:** a holder of this library hears of it by a message, or by its next renewal if that is lost.
-            ///
-            /// # Errors
-            ///
-            /// As for [`Client::force_release`].
-            ///
-            /// # Cancel safety
-            ///
-            /// As for [`Client::force_release`].
-            pub async fn force_release(&self, holder: &str) -> Result<bool> {
-                self.0.force_release(holder).await
-            }
-
             /// This semaphore, with its number of permits, as one of several that are acquired together, by a `MultiLock`.
             pub fn target(&self) -> Target {
                 self.0.clone()

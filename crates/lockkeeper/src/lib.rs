@@ -180,10 +180,10 @@ pub mod redisson {
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
     Acquire, AcquisitionEvent, AcquisitionOutcome, Advice, Client, ClientBuilder, ClientEvent,
-    CloseReport, CoolsDown, End, Error, FencingToken, Guard, Holder, HolderState, Inspection, Kind,
+    CloseReport, CoolsDown, End, Error, FencingToken, Guard, Hold, Holder, HolderState, Inspection, Kind,
     Lease, LeaseEvent, LeaseState, Lock, LossReason, Lost, Names, Observed, Observer, Owner,
-    Permits, Queued, Record, Released, Result, ServerFacts, SingleServer, Target, Tries,
-    TryAcquire, Until, Waiter, Waits, Work,
+    Permits, Plan, Queued, Record, Released, Result, ServerFacts, SingleServer, Target, Tries,
+    TryAcquire, Until, Waiter, Waits, Watch, Work,
 };
 pub use lockkeeper_election::{Election, HandOver, Leader, Leaders, Leadership};
 pub use lockkeeper_fair::{FairGuard, FairLock};

@@ -35,6 +35,10 @@ FRAGMENTS = {
     "release_thin": "let_go wake value thin",
     "release": f"clock token {STANDING.replace('value', 'value thin')}",
 }
+# The counter at its end: no token.
+NO_TOKEN = 2**53 - 1
+# How far a token may be ahead of this machine's clock: it is a number of microseconds since 1970.
+AHEAD = 86_400_000_000
 NO_ANSWER = (ConnectionError, TimeoutError)
 # How long the confirmation of a subscription may take before it is asked for again, s.
 UNCONFIRMED = 1.0
@@ -282,6 +286,7 @@ class Lease:
         # A grant by message lasts for as long as the waiter is alive: not for longer than the lease would.
         self.waiter_ttl = min(self.client.waiter_ttl, max(self.ttl, 1.0))
         self.claim = f"{self.client.uuid}:{next(self.client.owners)}/{secrets.token_hex(8)}"
+        self.floor = self.client.floors.get(self.name.counter, 0)
         self.token = self.deadline = self.reason = self.renewing = self.releasing = None
         # Granted at once, and nothing else heard of since; an acquire has no answer and may still be executed.
         self.alone, self.in_doubt = True, False
@@ -325,6 +330,17 @@ class Lease:
     def reenters(self):
         return 1 if self.lock.kind == "fair" else 0
 
+    def _may_have_drawn(self, token):
+        return self.floor < token < NO_TOKEN
+
+    def _granted(self, token, sent):
+        if token >= NO_TOKEN:
+            raise Refused(f"the counter {self.name.counter} is at its end, so nobody gets a token: delete this key")
+        if not self._may_have_drawn(token):
+            # An earlier token of this counter was larger: a resource would refuse this one.
+            raise Gone
+        self._held(token, sent, self.ttl)
+
     def _held(self, token, sent, ttl):
         """The lease lasts from when the request was sent, less a margin for clocks that differ."""
         self.token = token
@@ -335,7 +351,9 @@ class Lease:
 
     def granted_by_message(self, token, request):
         self.alone = False
-        if self.token is None and request in self.sent:
+        # A message is a hint, which anybody may send: if it cannot be true, a heartbeat finds out what is.
+        plausible = self._may_have_drawn(token) and token < time.time() * 1_000_000 + AHEAD
+        if self.token is None and request in self.sent and plausible:
             self._held(token, self.sent[request], self.waiter_ttl)
 
     async def acquire(self, before):
@@ -365,7 +383,7 @@ class Lease:
                 await asyncio.sleep(0.1)
                 continue
             if status == "GRANTED":
-                return self._held(int(fields[0]), sent, self.ttl)
+                return self._granted(int(fields[0]), sent)
             if status in ("GONE", "REVOKED"):
                 raise Gone
             if status != "WAITING":
@@ -404,7 +422,7 @@ class Lease:
         except NO_ANSWER:
             return self.waiter_ttl / 6
         if status == "GRANTED":
-            self._held(int(fields[0]), sent, self.ttl)
+            self._granted(int(fields[0]), sent)
         elif status in ("GONE", "REVOKED"):
             raise Gone
         elif status != "WAITING":

@@ -1,5 +1,8 @@
 //! Cancelled waiters, lost requests and messages, and servers that lose data.
 
+use std::sync::Arc;
+
+use lockkeeper::Client;
 use lockkeeper_testkit::faulty::Fate;
 
 use super::*;
@@ -204,6 +207,42 @@ async fn a_server_that_is_silent_or_refuses_is_an_error_of_all_who_wait() -> Res
     requests.refuse_subscriptions("NOPERM no channel");
     let refused = latch.wait().await;
     ensure!(matches!(refused, Err(Error::Backend { .. })), "{refused:?}");
+    Ok(())
+}
+
+/// A client that has lost its connection asks after a second, and one whose server is silent after 5 s at most.
+#[tokio::test(start_paused = true)]
+async fn a_dead_server_is_told_after_one_ttl_also_beside_a_more_patient_waiter() -> Result<()> {
+    let short = Duration::from_secs(2);
+    for patient in [None, Some(Duration::from_secs(60))] {
+        let server = MemoryStore::new();
+        let store = server.sibling();
+        let faults = store.faults();
+        let client = Client::builder().ttl(short).build(Arc::new(store))?;
+        let latch = Latch::new(&client, "name");
+        latch.arm(1).await?;
+        let patient = match patient {
+            Some(wait) => Some(waiting(&latch.clone().wait_for(wait)).await),
+            None => None,
+        };
+        let waits = waiting(&latch).await;
+        listened(&server, 1).await?;
+        let began = Instant::now();
+        faults.disconnect();
+        let behind = waiting(&latch).await;
+        for waits in [waits, behind] {
+            let told = waits.await?;
+            ensure!(matches!(told, Err(Error::Backend { .. })), "{told:?}");
+            let took = began.elapsed();
+            let expected = short..short + Duration::from_millis(1_100);
+            ensure!(expected.contains(&took), "told after {took:?}");
+        }
+        if let Some(patient) = patient {
+            let told = patient.await?;
+            ensure!(matches!(told, Err(Error::Backend { .. })), "{told:?}");
+            ensure!(began.elapsed() > Duration::from_secs(59), "cut short");
+        }
+    }
     Ok(())
 }
 

@@ -9,7 +9,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "examples/other-languages/python"))
 
-from lockkeeper import Client, Lost  # noqa: E402
+from lockkeeper import Client, Lost, Refused  # noqa: E402
 from redis.asyncio import Redis  # noqa: E402
 from redis.exceptions import ConnectionError, ResponseError  # noqa: E402
 
@@ -124,6 +124,29 @@ class Tests(unittest.IsolatedAsyncioTestCase):
             await lease.release()
             lease = await soon(second)
             await lease.release()
+
+    async def test_a_token_that_cannot_be_true_is_refused(self):
+        client = Client(URL, waiter_ttl=SELDOM)
+        async with client:
+            first = await client.mutex("name").acquire()
+            await first.release()
+            # A server that has lost its counter, and whose clock has gone back.
+            client.floors[first.name.counter] += 1
+            lease = await soon(client.mutex("name").acquire())
+            self.assertGreater(lease.token, first.token + 1)
+            waiting = asyncio.create_task(client.mutex("name").acquire())
+            await self.waiting(1)
+            [forged] = [it for it in client.claims.values() if it is not lease]
+            [request] = forged.sent
+            for token in (first.token, 2**53 - 2, 2**64 - 1):
+                forged.granted_by_message(token, request)
+            self.assertIsNone(forged.token)
+            await lease.release()
+            await (await soon(waiting)).release()
+            # At the end of the counter nobody gets a token.
+            await self.plain.set(first.name.counter, 2**53 - 1)
+            with self.assertRaisesRegex(Refused, "delete this key"):
+                await soon(client.mutex("name").acquire())
 
     async def test_an_error_among_the_messages_does_not_end_listening(self):
         client = Client(URL, waiter_ttl=SELDOM)

@@ -174,7 +174,7 @@ impl Acquisition {
             let asked = tokio::select! {
                 biased;
                 never = renewed => match never {},
-                asked = self.look(Some(TRIES)) => asked?,
+                asked = self.look(Some(TRIES), None) => asked?,
             };
             match asked {
                 Asked::Granted(hold) => self.held.push(hold),
@@ -297,7 +297,7 @@ impl Acquisition {
             // Do not overtake waiters of this client that poll one of the names.
             return Ok(None);
         }
-        match self.look(None).await? {
+        match self.look(None, None).await? {
             Asked::Granted(hold) => Ok(Some(hold)),
             Asked::Again { error, .. } => Err(error),
             Asked::Done(record) => Err(stage.done(record)),
@@ -352,7 +352,7 @@ impl Acquisition {
     /// Waits until this client's own pending releases of the names are done, so that it does not compete with itself:
     /// for `longest` each, or for one request's timeout. It does not wait for releases that take longer, for example on
     /// a silent server.
-    async fn departed(&self, longest: Option<Duration>) {
+    pub(super) async fn departed(&self, longest: Option<Duration>) {
         let left: Vec<_> = self.stages.iter().filter(|it| it.is_being_left()).collect();
         if !left.is_empty() {
             Box::pin(join_all(left.iter().map(|it| it.departed(longest)))).await;

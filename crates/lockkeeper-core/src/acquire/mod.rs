@@ -299,6 +299,9 @@ impl<G: Guard> Acquire<G> {
     /// then dropped at one of its await points. An unconfirmed release is not an error: it is repeated in the
     /// background.
     ///
+    /// In a spawned task each call needs a closure of its own: the compiler cannot show that a task is `Send` which uses
+    /// one `async` closure for the locks of two kinds.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future drops the work and releases the lock, or gives up waiting.

@@ -108,6 +108,13 @@ impl Turn {
         }
     }
 
+    /// The last request got no answer: who has less patience asks too.
+    pub(super) fn silent(&self) {
+        if let Self::One(place) = self {
+            place.silent();
+        }
+    }
+
     /// The server was unreachable for too long: all local waiters with no more patience than this one give up together.
     pub(super) fn unreachable(&self, error: &StoreError) {
         if let Self::One(place) = self {

@@ -45,7 +45,7 @@ impl Acquisition {
                 turn.come(&stage).await?;
             }
             let subscription = Self::expect_grant(&stage);
-            match self.look(None).await {
+            match self.look(None, turn.as_ref()).await {
                 Ok(Asked::Granted(hold)) => {
                     if let Some(turn) = turn {
                         turn.granted(&stage, &hold);
@@ -117,14 +117,22 @@ impl Acquisition {
     }
 
     /// Asks until there is an answer. Gives up after `tries` requests, or when the servers have been silent for as long as
-    /// the stage's patience.
+    /// the stage's patience. The others that wait for this `turn` are told of each request without an answer.
     ///
     /// Boxed, so that an acquisition needs no memory for a request while it waits.
-    pub(super) fn look(&mut self, tries: Option<u32>) -> BoxFuture<'_, Result<Asked>> {
-        Box::pin(self.ask_until_answered(tries))
+    pub(super) fn look<'a>(
+        &'a mut self,
+        tries: Option<u32>,
+        turn: Option<&'a Turn>,
+    ) -> BoxFuture<'a, Result<Asked>> {
+        Box::pin(self.ask_until_answered(tries, turn))
     }
 
-    async fn ask_until_answered(&mut self, tries: Option<u32>) -> Result<Asked> {
+    async fn ask_until_answered(
+        &mut self,
+        tries: Option<u32>,
+        turn: Option<&Turn>,
+    ) -> Result<Asked> {
         let stage = self.stage();
         let clock = Arc::clone(stage.clock());
         // When patience ends. With one server it counts from the first request; with several, from when too few answer.
@@ -168,11 +176,16 @@ impl Acquisition {
                 }
                 tracing::debug!(%error, ?pause, "asking again");
                 self.trouble = Some(error);
+                turn.inspect(|turn| turn.silent());
             }
             let jitter = match tries {
                 Some(_) => Duration::ZERO,
                 None => self.jitter(&stage),
             };
+            if tries.is_some() && stage.quorum.is_none() && self.claims.is_empty() {
+                // A claim that was granted too late to be used would be in the way of the next.
+                Box::pin(self.departed(None)).await;
+            }
             tokio::time::sleep(pause + jitter).await;
         }
     }
@@ -256,5 +269,5 @@ pub fn size_of_request() -> usize {
     fn size<'a, F: Future>(_: impl FnOnce(&'a mut Acquisition) -> F) -> usize {
         size_of::<F>()
     }
-    size(|acquisition| acquisition.ask_until_answered(None))
+    size(|acquisition| acquisition.ask_until_answered(None, None))
 }

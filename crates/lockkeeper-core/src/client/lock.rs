@@ -79,6 +79,91 @@ pub trait Lock: Clone + fmt::Debug + Send + Sync + 'static {
         let plan = self.plan();
         async move { plan.inspect().await }
     }
+
+    /// Asks all holders to release the lock, on all its names and servers, as [`Client::revoke`] does for one name. It also
+    /// knows the keys of other libraries' locks. Returns how many claims were told.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::revoke`]: the first error. Earlier holders may have been told.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`Client::revoke`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockkeeper_core::Client;
+    /// # use lockkeeper_mutex::Mutex;
+    /// use lockkeeper_core::Lock;
+    ///
+    /// async fn take_away(lock: &impl Lock) -> lockkeeper_core::Result<()> {
+    ///     lock.revoke().await?;
+    ///     for seen in lock.inspect().await? {
+    ///         for holder in &seen.holders {
+    ///             lock.force_release(&holder.claim).await?;
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockkeeper_core::Result<()> {
+    /// # let client = Client::builder().build(Arc::new(lockkeeper_memory::MemoryStore::new()))?;
+    /// let report = Mutex::new(&client, "report");
+    /// let guard = report.acquire().await?;
+    /// take_away(&report).await?;
+    /// assert!(guard.verify().await.is_err() && report.try_acquire().await?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn revoke(&self) -> impl Future<Output = Result<u64>> + Send {
+        let plan = self.plan();
+        async move {
+            let mut told = 0;
+            for target in plan.targets() {
+                told += target.revoke().await?;
+            }
+            Ok(told)
+        }
+    }
+
+    /// Takes the lock away from one holder by force, wherever it holds, as [`Client::force_release`] does for one name.
+    /// `holder` is what [`inspect`](Self::inspect) shows as [`claim`](crate::Holder::claim). Returns whether it held.
+    ///
+    /// **Unsafe for what the lock protects**: the holder works on until it learns of the loss.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::force_release`]: the first error. The holder may then have lost some names or servers only.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`Client::force_release`].
+    ///
+    /// # Examples
+    ///
+    /// See [`revoke`](Self::revoke).
+    fn force_release(&self, holder: &str) -> impl Future<Output = Result<bool>> + Send {
+        let (plan, holder) = (self.plan(), holder.to_owned());
+        async move {
+            let mut held = false;
+            for target in plan.targets() {
+                held |= target.force_release(&holder).await?;
+            }
+            Ok(held)
+        }
+    }
+
+    /// Returns what the lock acquires, to acquire it together with others in a `MultiLock`; `None` for several locks, or
+    /// one on several servers.
+    fn single_target(&self) -> Option<Target> {
+        match self.plan() {
+            Plan::One(target) => Some(target),
+            _ => None,
+        }
+    }
 }
 
 impl Target {
@@ -292,14 +377,17 @@ impl Plan {
         names.join(", ")
     }
 
-    async fn inspect(&self) -> Result<Vec<Inspection>> {
-        let targets: Vec<&Target> = match self {
+    fn targets(&self) -> Vec<&Target> {
+        match self {
             Self::One(target) => vec![target],
             Self::All(stages) => stages.iter().flatten().collect(),
             Self::Majority(majority) => majority.targets().collect(),
-        };
-        let mut seen = Vec::with_capacity(targets.len());
-        for target in targets {
+        }
+    }
+
+    async fn inspect(&self) -> Result<Vec<Inspection>> {
+        let mut seen = Vec::new();
+        for target in self.targets() {
             seen.push(target.inspect().await?);
         }
         Ok(seen)

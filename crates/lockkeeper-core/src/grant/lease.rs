@@ -78,8 +78,12 @@ impl Lease {
     }
 
     /// Returns a lease for each part, in the order of acquiring: one for each of several locks, or one for each server
-    /// that granted a lock on several servers. Each has the part's own name, owner, token and deadline; all of them end
-    /// when the grant ends.
+    /// that granted a lock on several servers. Each has the part's own name, owner, token and deadline.
+    ///
+    /// A part ends when the grant ends, and not before: [`end`](Self::end), [`ensure_held`](Self::ensure_held),
+    /// [`lost`](Self::lost) and [`run`](Self::run) answer for the grant. A server that no longer takes part in a lock on
+    /// several servers shows in its part's [`state`](Self::state), which is [`Uncertain`](LeaseState::Uncertain), and
+    /// in [`remaining`](Self::remaining), which is zero.
     pub fn parts(&self) -> Vec<Self> {
         let places = 0..self.grant.parts().len();
         let part = |place| Self {

@@ -19,6 +19,10 @@ pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// by other means; this is for the unknown ones.
 pub(super) const SAFETY_POLL: Duration = Duration::from_secs(5);
 
+/// How soon a poller polls after a connection was lost, unless one is back before: a short interruption costs nothing, and
+/// a server that is gone is noticed.
+const AFTER_CUT: Duration = Duration::from_secs(1);
+
 /// The shortest average time between polls of a client. A client that waits for very many names polls each of them less
 /// often, so that it does not poll the server without end.
 pub(super) const BETWEEN_POLLS: Duration = Duration::from_micros(2_500);
@@ -131,7 +135,7 @@ impl<R> Channel<R> {
         }
     }
 
-    pub(super) fn turn(&mut self, waiter: WaiterId, patience: Duration, now: Moment) -> Turn {
+    pub(super) fn turn(&mut self, waiter: WaiterId, now: Moment) -> Turn {
         if let Subscription::Failed {
             refusal: Some(refusal),
             ..
@@ -141,7 +145,7 @@ impl<R> Channel<R> {
         }
         if let Some((last, longest, error)) = &self.unreachable
             && waiter <= *last
-            && patience <= *longest
+            && self.line.patience(waiter) <= Some(*longest)
         {
             return Turn::GiveUp(error.clone());
         }
@@ -210,6 +214,21 @@ impl<R> Channel<R> {
         };
         self.beside.extend(first);
         first.into_iter().map(Step::Wake).collect()
+    }
+
+    /// Notes that this poller's request got no answer, and that it asks again. It does so for the time of its own patience;
+    /// a waiter with less begins to poll beside it.
+    pub(super) fn silent(&mut self, poller: WaiterId) -> Vec<Step> {
+        let patience = self.line.patience(poller);
+        let hurried = patience.and_then(|patience| self.line.less_patient_than(patience));
+        let hurried = hurried.filter(|waiter| self.beside.insert(*waiter));
+        hurried.into_iter().map(Step::Wake).collect()
+    }
+
+    /// Notes that a connection is lost: the poller polls soon.
+    pub(super) fn cut(&mut self, now: Moment) -> Vec<Step> {
+        self.look_at = self.look_at.min(now.after(AFTER_CUT));
+        self.line.front().into_iter().map(Step::Wake).collect()
     }
 
     /// Notes that the waiter no longer polls; returns whether it did.

@@ -1,18 +1,28 @@
-//! The waiters of one channel, in order. No operation but [`LocalQueue::iter`] goes through all of them. Pure, like the
+//! The waiters of one channel, in order. Only [`iter`](LocalQueue::iter) and [`less_patient_than`](LocalQueue::less_patient_than)
+//! go through all of them. Pure, like the
 //! registry.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::registry::WaiterId;
 use crate::words::owner::Owner;
+
+#[derive(Debug)]
+struct Waiter {
+    place: u64,
+    /// Whom it waits for, if owners are granted the lock again.
+    owner: Option<Owner>,
+    /// How long it tolerates a silent server.
+    patience: Duration,
+}
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct LocalQueue {
     /// By their place in the queue.
     order: BTreeMap<u64, WaiterId>,
-    /// The place of each waiter, and the owner that it waits for if owners are granted the lock again.
-    waiters: BTreeMap<WaiterId, (u64, Option<Owner>)>,
+    waiters: BTreeMap<WaiterId, Waiter>,
     owners: BTreeSet<(Owner, WaiterId)>,
     end: u64,
 }
@@ -40,16 +50,33 @@ impl LocalQueue {
         self.owners.range(all).map(|(_, waiter)| *waiter)
     }
 
-    pub(super) fn push_back(&mut self, waiter: WaiterId, owner: Option<Owner>) {
+    pub(super) fn patience(&self, waiter: WaiterId) -> Option<Duration> {
+        self.waiters.get(&waiter).map(|waiter| waiter.patience)
+    }
+
+    /// The first of the waiters with the least patience, if that is less than this.
+    pub(super) fn less_patient_than(&self, patience: Duration) -> Option<WaiterId> {
+        let patience_of = |waiter: &WaiterId| self.patience(*waiter).unwrap_or(patience);
+        let least = self.iter().min_by_key(patience_of);
+        least.filter(|waiter| patience_of(waiter) < patience)
+    }
+
+    pub(super) fn push_back(&mut self, waiter: WaiterId, owner: Option<Owner>, patience: Duration) {
         self.end += 1;
-        self.order.insert(self.end, waiter);
-        self.waiters.insert(waiter, (self.end, owner));
+        let place = self.end;
+        self.order.insert(place, waiter);
+        let new = Waiter {
+            place,
+            owner,
+            patience,
+        };
+        self.waiters.insert(waiter, new);
         self.owners.extend(owner.map(|owner| (owner, waiter)));
     }
 
     /// Removes a waiter; returns the owner that it waited for.
     pub(super) fn remove(&mut self, waiter: WaiterId) -> Option<Owner> {
-        let (place, owner) = self.waiters.remove(&waiter)?;
+        let Waiter { place, owner, .. } = self.waiters.remove(&waiter)?;
         self.order.remove(&place);
         if let Some(owner) = owner {
             self.owners.remove(&(owner, waiter));
@@ -59,9 +86,11 @@ impl LocalQueue {
 
     /// Moves the first waiter to the end.
     pub(super) fn rotate(&mut self) {
-        if let Some(first) = self.front() {
+        if let Some(first) = self.front()
+            && let Some(patience) = self.patience(first)
+        {
             let owner = self.remove(first);
-            self.push_back(first, owner);
+            self.push_back(first, owner, patience);
         }
     }
 }
@@ -76,7 +105,7 @@ mod tests {
     fn the_order_is_that_of_arrival_but_for_those_sent_to_the_back() {
         let mut line = LocalQueue::default();
         for waiter in 1..=4 {
-            line.push_back(waiter, None);
+            line.push_back(waiter, None, Duration::ZERO);
         }
         line.rotate();
         line.remove(3);
@@ -90,7 +119,7 @@ mod tests {
         let (one, other) = (Owner::new(Uuid::nil(), 1), Owner::new(Uuid::nil(), 2));
         let mut line = LocalQueue::default();
         for (waiter, owner) in [(1, one), (2, other), (3, one)] {
-            line.push_back(waiter, Some(owner));
+            line.push_back(waiter, Some(owner), Duration::ZERO);
         }
         line.rotate();
         assert_eq!(line.of(one).collect::<Vec<_>>(), [1, 3]);

@@ -6,8 +6,9 @@
 //! that does not use its turn for 1 s, or whose poll takes 5 s, goes to the end.
 //!
 //! The poller polls once the subscription is confirmed, and then after each wake, when the holder's lease has ended,
-//! after a reconnect, and after 5 s without any of these, or later if the client waits for very many names. A poll that
-//! finds the name held sets a flag there, so that the release publishes a wake.
+//! after a reconnect, 1 s after a connection is lost, and after 5 s without any of these, or later if the client waits for
+//! very many names. A poll that finds the name held sets a flag there, so that the release publishes a wake. While a poll
+//! stays without an answer, the waiter with the least patience polls beside it.
 //!
 //! Where claims can hold together without a queue on the server ([`share`](Registry::share)), the first waiter that
 //! could hold beside the holders also polls, while the poller waits for a claim that could not, or asks for more parts
@@ -82,12 +83,14 @@ impl<R> Registry<R> {
     }
 
     /// Adds a waiter, with its `owner` if owners of this kind are granted the lock again. It has polled and was told
-    /// that the name is held, perhaps until `free`. If no message comes, the first waiter polls again then.
+    /// that the name is held, perhaps until `free`. If no message comes, the first waiter polls again then. It tolerates a
+    /// silent server for its `patience`.
     pub(crate) fn join(
         &mut self,
         name: &str,
         reader: R,
         owner: Option<Owner>,
+        patience: Duration,
         free: Option<Moment>,
         now: Moment,
     ) -> (WaiterId, Vec<Step>) {
@@ -97,7 +100,7 @@ impl<R> Registry<R> {
             .entry(name.to_owned())
             .or_insert_with(|| Box::new(Channel::new(reader, now)));
         let steps = self.at(name, |channel| {
-            channel.line.push_back(waiter, owner);
+            channel.line.push_back(waiter, owner, patience);
             channel.linger = None;
             if channel.line.len() == 1 {
                 channel.set_look_at(free, now);
@@ -156,17 +159,11 @@ impl<R> Registry<R> {
 
     /// What the waiter does next. A [`Turn::Poll`] must be followed by [`busy`](Self::busy), [`leave`](Self::leave) or
     /// [`unreachable`](Self::unreachable).
-    pub(crate) fn turn(
-        &mut self,
-        name: &str,
-        waiter: WaiterId,
-        patience: Duration,
-        now: Moment,
-    ) -> Turn {
+    pub(crate) fn turn(&mut self, name: &str, waiter: WaiterId, now: Moment) -> Turn {
         let mut turn = Turn::Wait(None);
         let last = self.arrivals;
         self.at(name, |channel| {
-            turn = channel.turn(waiter, patience, now);
+            turn = channel.turn(waiter, now);
             if let Turn::Poll = turn {
                 channel.last_looked_for = last;
             }
@@ -193,16 +190,22 @@ impl<R> Registry<R> {
         })
     }
 
-    /// Reports that the server was unreachable for `patience`. All waiters with no more patience than that give up
-    /// together.
+    /// Reports that a request of this poller got no answer; it asks again.
+    pub(crate) fn silent(&mut self, name: &str, poller: WaiterId) -> Vec<Step> {
+        self.at(name, |channel| channel.silent(poller))
+    }
+
+    /// Reports that the server was silent for the whole patience of this waiter. All with no more patience give up with
+    /// it.
     pub(crate) fn unreachable(
         &mut self,
         name: &str,
-        patience: Duration,
+        waiter: WaiterId,
         error: &StoreError,
     ) -> Vec<Step> {
         let last = self.arrivals;
         self.at(name, |channel| {
+            let patience = channel.line.patience(waiter).unwrap_or_default();
             channel.unreachable = Some((last, patience, error.clone()));
             channel.line.iter().map(Step::Wake).collect()
         })
@@ -334,16 +337,25 @@ impl<R> Registry<R> {
     /// Notes that messages may have been missed on any channel: all pollers poll, and failed subscriptions are tried
     /// again.
     pub(crate) fn gap(&mut self, now: Moment) -> Vec<Step> {
+        self.at_all(|name, channel| {
+            let mut steps = channel.wake(now);
+            if let Subscription::Failed { .. } = channel.subscription {
+                steps.extend(channel.open(name));
+            }
+            steps
+        })
+    }
+
+    /// Notes that a connection is lost: all pollers poll soon, to notice if the server is gone.
+    pub(crate) fn cut(&mut self, now: Moment) -> Vec<Step> {
+        self.at_all(|_, channel| channel.cut(now))
+    }
+
+    fn at_all(&mut self, mut change: impl FnMut(&str, &mut Channel<R>) -> Vec<Step>) -> Vec<Step> {
         let names: Vec<String> = self.channels.keys().cloned().collect();
         let mut steps = Vec::new();
         for name in names {
-            steps.extend(self.at(&name, |channel| {
-                let mut steps = channel.wake(now);
-                if let Subscription::Failed { .. } = channel.subscription {
-                    steps.extend(channel.open(&name));
-                }
-                steps
-            }));
+            steps.extend(self.at(&name, |channel| change(&name, channel)));
         }
         steps
     }

@@ -142,7 +142,7 @@ impl Model {
         };
         while let Some(waiter) = self.any(ready) {
             let let_in = self.is_let_in(waiter);
-            let turn = self.registry.turn(CHANNEL, waiter, PATIENCE, now);
+            let turn = self.registry.turn(CHANNEL, waiter, now);
             self.tell((waiter, &turn));
             match turn {
                 Turn::Poll => {
@@ -203,7 +203,7 @@ impl Model {
         let now = self.now;
         match self.random.u8(0..15) {
             0..=2 => {
-                let (waiter, steps) = self.registry.join(CHANNEL, (), None, None, now);
+                let (waiter, steps) = self.registry.join(CHANNEL, (), None, PATIENCE, None, now);
                 let shares = self.random.bool();
                 self.tell(("joins", waiter, shares));
                 if shares {
@@ -220,9 +220,15 @@ impl Model {
                 self.carry_out(steps);
             }
             5 => {
-                self.tell("gap");
-                self.owe();
-                let steps = self.registry.gap(now);
+                let back = self.random.bool();
+                self.tell(("connection", back));
+                let steps = match back {
+                    true => {
+                        self.owe();
+                        self.registry.gap(now)
+                    }
+                    false => self.registry.cut(now),
+                };
                 self.carry_out(steps);
             }
             6 => {
@@ -282,8 +288,10 @@ impl Model {
                     && let Some(waiter) = self.any(|doing| doing == Doing::Looking)
                 {
                     self.tell(("unreachable", waiter));
+                    let steps = self.registry.silent(CHANNEL, waiter);
+                    self.carry_out(steps);
                     let error = StoreError::unknown("no answer");
-                    let steps = self.registry.unreachable(CHANNEL, PATIENCE, &error);
+                    let steps = self.registry.unreachable(CHANNEL, waiter, &error);
                     self.carry_out(steps);
                     self.goes(waiter, None);
                 }

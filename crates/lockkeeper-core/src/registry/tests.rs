@@ -11,14 +11,14 @@ fn at(ms: u64) -> Moment {
 }
 
 fn looks(registry: &mut Registry<()>, waiter: WaiterId, ms: u64) -> bool {
-    matches!(registry.turn(C, waiter, PATIENCE, at(ms)), Turn::Poll)
+    matches!(registry.turn(C, waiter, at(ms)), Turn::Poll)
 }
 
 /// A registry whose channel is open with this many waiters, and whose poller has polled in vain.
 fn waiting(waiters: u64) -> Registry<()> {
     let mut registry = Registry::<()>::default();
     for _ in 0..waiters {
-        registry.join(C, (), None, None, at(0));
+        registry.join(C, (), None, PATIENCE, None, at(0));
     }
     registry.subscribed(C, at(0));
     assert!(looks(&mut registry, 1, 0));
@@ -30,10 +30,10 @@ fn waiting(waiters: u64) -> Registry<()> {
 fn the_first_waiter_subscribes_and_looks_once_that_is_confirmed() {
     let mut registry = Registry::<()>::default();
     assert_eq!(
-        registry.join(C, (), None, None, at(0)),
+        registry.join(C, (), None, PATIENCE, None, at(0)),
         (1, vec![Step::Subscribe(C.into())])
     );
-    assert_eq!(registry.join(C, (), None, None, at(0)), (2, vec![]));
+    assert_eq!(registry.join(C, (), None, PATIENCE, None, at(0)), (2, vec![]));
     assert!(
         !looks(&mut registry, 1, 0),
         "not before the subscription is confirmed"
@@ -95,7 +95,7 @@ fn a_poller_that_was_granted_lets_the_next_wait_for_its_own_lease() {
     assert!(looks(&mut registry, 1, 1));
     assert_eq!(registry.leave(C, 1, Some(at(301)), at(1)), [Step::Wake(2)]);
     assert!(
-        matches!(registry.turn(C, 2, PATIENCE, at(2)), Turn::Wait(Some(until)) if until == at(301))
+        matches!(registry.turn(C, 2, at(2)), Turn::Wait(Some(until)) if until == at(301))
     );
     assert!(looks(&mut registry, 2, 301));
 }
@@ -136,7 +136,7 @@ fn silence_ends_with_the_holders_lease_or_the_safety_poll() {
 #[test]
 fn after_a_gap_every_poller_looks() {
     let mut registry = waiting(2);
-    registry.join("other", (), None, None, at(1));
+    registry.join("other", (), None, PATIENCE, None, at(1));
     let steps = registry.gap(at(5000));
     assert_eq!(steps, [Step::Wake(1), Step::Wake(3)]);
 }
@@ -146,7 +146,7 @@ fn a_subscription_lingers_and_is_found_again() {
     let mut registry = waiting(1);
     assert_eq!(registry.leave(C, 1, None, at(1)), []);
     assert_eq!(registry.tick(at(5000)), []);
-    let (second, steps) = registry.join(C, (), None, None, at(5000));
+    let (second, steps) = registry.join(C, (), None, PATIENCE, None, at(5000));
     assert_eq!(steps, [], "still subscribed");
     assert!(
         looks(&mut registry, second, 5000),
@@ -169,14 +169,14 @@ fn who_arrives_while_a_subscription_goes_gets_a_new_one() {
     let mut registry = waiting(1);
     registry.leave(C, 1, None, at(0));
     registry.tick(at(5000));
-    assert_eq!(registry.join(C, (), None, None, at(5000)).1, []);
+    assert_eq!(registry.join(C, (), None, PATIENCE, None, at(5000)).1, []);
     assert_eq!(registry.unsubscribed(C), [Step::Subscribe(C.into())]);
 }
 
 #[test]
 fn a_failed_subscription_is_tried_again_and_the_poller_polls_meanwhile() {
     let mut registry = Registry::<()>::default();
-    registry.join(C, (), None, None, at(0));
+    registry.join(C, (), None, PATIENCE, None, at(0));
     assert_eq!(registry.subscription_failed(C, None, at(0)), []);
     assert_eq!(registry.next(), Some(at(1000)));
     assert_eq!(registry.tick(at(1000)), [Step::Subscribe(C.into())]);
@@ -191,12 +191,12 @@ fn a_failed_subscription_is_tried_again_and_the_poller_polls_meanwhile() {
 #[test]
 fn a_refused_subscription_is_told_to_every_waiter() {
     let mut registry = Registry::<()>::default();
-    registry.join(C, (), None, None, at(0));
-    registry.join(C, (), None, None, at(0));
+    registry.join(C, (), None, PATIENCE, None, at(0));
+    registry.join(C, (), None, PATIENCE, None, at(0));
     let steps = registry.subscription_failed(C, Some(StoreError::refused("NOPERM")), at(0));
     assert_eq!(steps, [Step::Wake(1), Step::Wake(2)]);
     assert!(matches!(
-        registry.turn(C, 2, PATIENCE, at(0)),
+        registry.turn(C, 2, at(0)),
         Turn::GiveUp(_)
     ));
 }
@@ -216,7 +216,7 @@ fn what_is_done_is_told_to_everybody_who_waited_before_the_look_and_to_nobody_wh
     let (once, latch) = (Kind::new("once"), Kind::new("latch"));
     registry.message(C, at(10));
     assert!(looks(&mut registry, 1, 10));
-    let (late, _) = registry.join(C, (), None, None, at(10));
+    let (late, _) = registry.join(C, (), None, PATIENCE, None, at(10));
     let steps = registry.tell_done(C, once, 1, &record);
     assert_eq!(steps, [1, 2, 3, late].map(Step::Wake));
     assert!(registry.done(C, once, late).is_none());
@@ -235,15 +235,15 @@ fn who_waits_for_very_many_names_looks_at_each_of_them_less_often() {
     let mut registry = Registry::<()>::default();
     let name = |number| format!("channel {number}");
     for number in 0..NAMES {
-        registry.join(&name(number), (), None, None, at(0));
+        registry.join(&name(number), (), None, PATIENCE, None, at(0));
         registry.subscribed(&name(number), at(0));
     }
     let mut wait = |number: u64, free| {
         let (name, waiter) = (name(number), number + 1);
-        let look = registry.turn(&name, waiter, PATIENCE, at(0));
+        let look = registry.turn(&name, waiter, at(0));
         assert!(matches!(look, Turn::Poll));
         registry.busy(&name, waiter, free, at(0));
-        match registry.turn(&name, waiter, PATIENCE, at(0)) {
+        match registry.turn(&name, waiter, at(0)) {
             Turn::Wait(Some(until)) => until,
             turn => panic!("{turn:?}"),
         }
@@ -269,7 +269,7 @@ fn behind_a_poller_that_must_wait_those_that_can_hold_together_look() {
     assert_eq!(steps, [Step::Wake(3)]);
     assert!(looks(&mut registry, 3, 12) && !looks(&mut registry, 4, 12));
     assert!(!looks(&mut registry, 3, 13) && !looks(&mut registry, 1, 13));
-    let (fifth, _) = registry.join(C, (), None, None, at(13));
+    let (fifth, _) = registry.join(C, (), None, PATIENCE, None, at(13));
     registry.share(C, fifth, 1);
     assert!(looks(&mut registry, fifth, 13));
     assert_eq!(registry.leave(C, 3, None, at(13)), [Step::Wake(4)]);
@@ -302,11 +302,11 @@ fn one_of_those_that_can_hold_together_whose_task_is_blocked_keeps_no_other_from
 #[test]
 fn one_that_can_hold_together_with_others_looks_once_more_when_it_comes_behind_one_that_cannot() {
     let mut registry = waiting(1);
-    let (second, _) = registry.join(C, (), None, None, at(10));
+    let (second, _) = registry.join(C, (), None, PATIENCE, None, at(10));
     registry.share(C, second, 1);
     assert!(looks(&mut registry, second, 10) && !looks(&mut registry, second, 11));
     registry.leave(C, 1, None, at(12));
-    let (third, _) = registry.join(C, (), None, None, at(13));
+    let (third, _) = registry.join(C, (), None, PATIENCE, None, at(13));
     registry.share(C, third, 1);
     assert!(!looks(&mut registry, third, 13), "the first can share");
 }
@@ -324,7 +324,7 @@ fn one_that_asks_for_more_than_there_is_keeps_nobody_waiting() {
     assert!(looks(&mut registry, 3, 11) && !looks(&mut registry, 2, 11));
     // The one behind it waits for its turn, unless that one learns that there is still less.
     assert_eq!(registry.busy(C, 3, None, at(11)), []);
-    let (fifth, _) = registry.join(C, (), None, None, at(12));
+    let (fifth, _) = registry.join(C, (), None, PATIENCE, None, at(12));
     registry.share(C, fifth, 1);
     assert!(
         !looks(&mut registry, fifth, 12),
@@ -353,10 +353,37 @@ fn one_that_comes_behind_those_that_ask_for_too_much_looks_at_once() {
     assert!(looks(&mut registry, 1, 10));
     registry.has_parts(C, 3);
     registry.busy(C, 1, None, at(10));
-    let (second, _) = registry.join(C, (), None, None, at(11));
+    let (second, _) = registry.join(C, (), None, PATIENCE, None, at(11));
     registry.share(C, second, 4);
     assert!(!looks(&mut registry, second, 11), "it asks for too much");
-    let (third, _) = registry.join(C, (), None, None, at(12));
+    let (third, _) = registry.join(C, (), None, PATIENCE, None, at(12));
     registry.share(C, third, 3);
     assert!(looks(&mut registry, third, 12));
+}
+
+#[test]
+fn while_a_poll_stays_without_an_answer_the_least_patient_polls_beside_it() {
+    let mut registry = waiting(2);
+    let error = StoreError::unknown("no answer");
+    for patience in [5, 2, 2] {
+        let patience = Duration::from_secs(patience);
+        registry.join(C, (), None, patience, None, at(0));
+    }
+    assert_eq!(registry.silent(C, 1), [Step::Wake(4)]);
+    assert_eq!(registry.silent(C, 1), [], "it has been told");
+    assert!(looks(&mut registry, 4, 1) && !looks(&mut registry, 3, 1));
+    assert_eq!(registry.silent(C, 4), [], "nobody has less patience");
+    registry.unreachable(C, 4, &error);
+    let gives_up = |turn| matches!(turn, Turn::GiveUp(_));
+    assert!([4, 5].map(|waiter| registry.turn(C, waiter, at(2))).into_iter().all(gives_up));
+    assert!(![1, 2, 3].map(|waiter| registry.turn(C, waiter, at(2))).into_iter().any(gives_up));
+}
+
+#[test]
+fn a_lost_connection_makes_every_poller_poll_soon() {
+    let mut registry = waiting(2);
+    registry.join("other", (), None, PATIENCE, None, at(0));
+    assert_eq!(registry.cut(at(5)), [Step::Wake(1), Step::Wake(3)]);
+    assert!(!looks(&mut registry, 1, 1_004) && looks(&mut registry, 1, 1_005));
+    assert!(!looks(&mut registry, 2, 1_005));
 }

@@ -462,6 +462,8 @@ async fn run(
             }
             Wakeup::Event(Event::Disconnected) => {
                 tracing::debug!("a connection is down");
+                let now = clock.now();
+                subscriptions.change(|registry| registry.cut(now));
                 requester.audience.on_client(ClientEvent::Disconnected);
             }
             Wakeup::Timer => {

@@ -24,7 +24,6 @@ pub(crate) struct Place {
     channel: String,
     waiter: WaiterId,
     bell: Arc<Notify>,
-    patience: Duration,
     /// What the waiter waits for: others on the channel may wait for locks of other kinds.
     kind: Kind,
     granted: Option<Moment>,
@@ -57,7 +56,7 @@ impl Place {
         let now = subscriptions.clock.now();
         let reader = Reader::Waiters(protocol.is_wake());
         let waiter = subscriptions.change_state(|state| {
-            let (waiter, steps) = state.registry.join(&channel, reader, owner, free, now);
+            let (waiter, steps) = state.registry.join(&channel, reader, owner, patience, free, now);
             if let Some(parts) = protocol.shared_parts() {
                 state.registry.share(&channel, waiter, parts);
             }
@@ -69,7 +68,6 @@ impl Place {
             channel,
             waiter,
             bell,
-            patience,
             kind: protocol.kind(),
             granted: None,
             _key: subscriptions.hear_of_key(&**protocol),
@@ -89,7 +87,7 @@ impl Place {
             if let Some(record) = registry.done(&self.channel, self.kind, self.waiter) {
                 return (Err(Over::Done(record)), Vec::new());
             }
-            let turn = registry.turn(&self.channel, self.waiter, self.patience, now);
+            let turn = registry.turn(&self.channel, self.waiter, now);
             (Ok(turn), Vec::new())
         })
     }
@@ -122,11 +120,17 @@ impl Place {
         });
     }
 
-    /// Reports that the server was unreachable for too long. All waiters here with no more patience than this one give
+    /// Reports that this waiter's poll got no answer, and that it polls again.
+    pub(crate) fn silent(&self) {
+        self.subscriptions
+            .change(|registry| registry.silent(&self.channel, self.waiter));
+    }
+
+    /// Reports that the server was silent for this waiter's whole patience. All waiters here with no more patience give
     /// up.
     pub(crate) fn unreachable(&self, error: &StoreError) {
         self.subscriptions
-            .change(|registry| registry.unreachable(&self.channel, self.patience, error));
+            .change(|registry| registry.unreachable(&self.channel, self.waiter, error));
     }
 
     /// Reports the answer to this waiter's poll: there is nothing to hold. All waiters for the same thing that were
