@@ -24,6 +24,15 @@ pub use status::Status;
 pub mod lock {
     use super::{Script, Status, pinned_sha1, pinned_sharded_sha1};
 
+    /// Grants a free name to a claim.
+    pub const TAKE: Script = script!(
+        "lock/take",
+        with ["take", "token"],
+        keys ["main", "counter", "tombstone"],
+        args ["request", "value", "ttl", "floor"],
+        replies [Status::Granted, Status::Inflated],
+    );
+
     /// Grants a name to a claim, or lets the claim wait in the queue.
     pub const ACQUIRE: Script = script!(
         "lock/acquire",
@@ -83,13 +92,13 @@ pub mod lock {
         items [Status::Renewed, Status::Revoked, Status::Gone],
     );
 
-    /// Releases a claim that holds alone and whose acquires were all answered.
-    pub const RELEASE_THIN: Script = script!(
-        "lock/release_thin",
-        with ["let_go", "wake", "value", "thin"],
+    /// Releases a claim that holds alone, if nobody is to be told.
+    pub const DROP: Script = script!(
+        "lock/drop",
+        with [],
         keys ["main"],
-        args ["request", "claim", "channel", "cooldown"],
-        replies [Status::Released, Status::Cooldown, Status::Inflated, Status::NotHeld],
+        args ["request", "value"],
+        replies [Status::Dropped, Status::Inflated],
     );
 
     /// Removes a claim, whether it holds or waits, and grants the name to the first waiters that fit.
@@ -755,11 +764,12 @@ pub mod client {
 
 /// Every script.
 pub const ALL: &[&Script] = &[
+    &lock::TAKE,
     &lock::ACQUIRE,
     &lock::HEARTBEAT,
     &lock::RENEW,
     &lock::RENEW_INFLATED,
-    &lock::RELEASE_THIN,
+    &lock::DROP,
     &lock::RELEASE,
     &lock::CONVERT,
     &lock::LIMIT,

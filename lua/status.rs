@@ -34,6 +34,8 @@ pub enum Status {
     /// The claim held and is released, and its name is in cooldown; the reply says whether the server sent the messages, and for how many ms more the
     /// cooldown lasts.
     Cooldown,
+    /// The claim held alone and is removed, and nobody was told.
+    Dropped,
     /// There was nothing to release; the reply says how many claims the owner has.
     NotHeld,
     /// The claim, record, latch or label is not there.
@@ -88,6 +90,7 @@ impl Status {
         Self::Revoked,
         Self::Released,
         Self::Cooldown,
+        Self::Dropped,
         Self::NotHeld,
         Self::Gone,
         Self::WrongKind,
@@ -125,6 +128,7 @@ impl Status {
             Self::Revoked => "REVOKED",
             Self::Released => "RELEASED",
             Self::Cooldown => "COOLDOWN",
+            Self::Dropped => "DROPPED",
             Self::NotHeld => "NOT_HELD",
             Self::Gone => "GONE",
             Self::WrongKind => "WRONG_KIND",

@@ -59,7 +59,7 @@ const ANSWERING: [(&str, &str); 3] = [
 
 /// Texts that run as a part of a script, before its own or behind it: a fragment that is its beginning, the script that it stands before.
 const PARTS: [(&str, &str); 7] = [
-    ("lock/release_thin", include_str!("shared/let_go.lua")),
+    ("lock/take", include_str!("shared/take.lua")),
     ("lock/acquire", include_str!("shared/take_free.lua")),
     ("once/acquire", include_str!("shared/take_free.lua")),
     ("lock/convert", include_str!("shared/take_over.lua")),

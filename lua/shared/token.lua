@@ -36,11 +36,21 @@ local function keep_token(counter, token, now)
   redis.call('SET', counter, token, 'PX', ahead ~= 0 and string.format('%.0f', COUNTER_MEMORY + ahead) or COUNTER_MEMORY)
 end
 
--- Draws a token at `now` in µs: larger than all drawn before, not below the clock, and above `floor` (decimal).
-local function draw_token(counter, floor, now)
-  local token = string.format('%.0f', math.max(last_token(counter) + 1, now, token_number(floor) + 1))
-  keep_token(counter, token, now)
+-- Draws a token from a counter that was set to `now` in µs, and had the value `before` until then; a table if it could not be set, because it has
+-- another type. The token is larger than all drawn before, not below the clock, and above `floor` (decimal).
+local function draw_after(before, counter, floor, now)
+  local least = math.max(counted(type(before) == 'string' and before), token_number(floor)) + 1
+  local token = string.format('%.0f', math.max(least, now))
+  if least > now or type(before) == 'table' then
+    keep_token(counter, token, now)
+  end
   return token
+end
+
+-- Draws a token at `now` in µs.
+local function draw_token(counter, floor, now)
+  local before = redis.pcall('SET', counter, string.format('%.0f', now), 'PX', COUNTER_MEMORY, 'GET')
+  return draw_after(before, counter, floor, now)
 end
 
 -- The same from a counter that was raised a moment ago; otherwise nil.

@@ -30,7 +30,7 @@ async fn proxied(server: &Server) -> Result<(Proxy, Client)> {
 async fn an_acquire_that_ran_before_the_connection_was_cut_has_the_effect_of_once() -> Result<()> {
     let server = Server::start().await?;
     let (proxy, client) = proxied(&server).await?;
-    proxy.lose_reply_to(lock::ACQUIRE.sha1);
+    proxy.lose_reply_to(lock::TAKE.sha1);
     let guard = timeout(
         PATIENCE,
         Mutex::new(&client, "name").acquire().into_future(),
@@ -63,7 +63,7 @@ async fn a_release_that_ran_before_the_connection_was_cut_is_a_release() -> Resu
     let server = Server::start().await?;
     let (proxy, client) = proxied(&server).await?;
     let guard = Mutex::new(&client, "name").acquire().await?;
-    proxy.lose_reply_to(lock::RELEASE_THIN.sha1);
+    proxy.lose_reply_to(lock::DROP.sha1);
     ensure!(timeout(PATIENCE, guard.release()).await?? == Released::Free);
     ensure!(proxy.so_far().cut == 1, "nothing was cut");
     Ok(())

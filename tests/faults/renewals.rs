@@ -249,7 +249,7 @@ async fn a_release_and_a_wait_outlast_a_server_that_cannot_save_for_a_while() ->
     ] {
         store.plan(&lock::ACQUIRE, Fate::Refuse(refusal));
         let guard = lock.acquire().wait_for(TTL).await?;
-        store.plan(&lock::RELEASE_THIN, Fate::Refuse(refusal));
+        store.plan(&lock::DROP, Fate::Refuse(refusal));
         guard.release().await?;
         ensure!(server.command(&["EXISTS", "lockkeeper:name"]).await? == "0");
     }

@@ -63,14 +63,14 @@ async fn nothing_goes_on_after_closing() {
         .await
         .unwrap();
     for _ in 0..8 {
-        store.plan(&lock::RELEASE_THIN, Fate::LoseRequest);
+        store.plan(&lock::DROP, Fate::LoseRequest);
     }
     drop(guard);
     assert_eq!(client.close().await.unconfirmed, 1);
     drop(client);
-    let before = store.sent(&lock::RELEASE_THIN);
+    let before = store.sent(&lock::DROP);
     tokio::time::sleep(TTL * 100).await;
-    assert_eq!(store.sent(&lock::RELEASE_THIN), before);
+    assert_eq!(store.sent(&lock::DROP), before);
     assert_eq!(
         tokio::runtime::Handle::current()
             .metrics()
@@ -147,7 +147,7 @@ async fn a_release_takes_no_longer_than_the_release_timeout() {
     let settings = Client::builder().release_timeout(Duration::from_millis(100));
     let (client, store) = FaultyStore::client(&server, settings).unwrap();
     let guard = Mutex::new(&client, "name").acquire().await.unwrap();
-    store.plan(&lock::RELEASE_THIN, Fate::LoseRequest);
+    store.plan(&lock::DROP, Fate::LoseRequest);
     let begun = Instant::now();
     let error = guard.release().await.unwrap_err();
     assert!(matches!(error, Error::Backend { .. }), "{error}");
@@ -169,7 +169,7 @@ fn a_client_whose_runtime_is_gone_says_closed_and_closes_at_once() {
     let guard = second.block_on(async { Mutex::new(&client, "dead").acquire().await.unwrap() });
     store.silence("dead");
     drop(guard);
-    second.block_on(store.wait_sent(&lock::RELEASE_THIN, 1));
+    second.block_on(store.wait_sent(&lock::DROP, 1));
     drop(first);
     second.block_on(async {
         let refused = Mutex::new(&client, "name").acquire().await.map(drop);
@@ -206,7 +206,7 @@ fn a_lease_is_lost_when_the_runtime_of_its_client_is_shut_down() {
         error.to_string().contains("its runtime was shut down"),
         "{error}"
     );
-    assert_eq!(store.sent(&lock::RELEASE_THIN), 0);
+    assert_eq!(store.sent(&lock::DROP), 0);
     let report = second.block_on(async { timeout(PATIENCE, client.close()).await });
     assert_eq!(report.expect("closing hangs").expiring, 2);
 }
@@ -223,7 +223,7 @@ fn a_release_under_way_ends_when_the_runtime_of_its_client_is_shut_down() {
     let guard = second.block_on(async { Mutex::new(&client, "name").acquire().await.unwrap() });
     store.silence("name");
     let releasing = second.spawn(guard.release());
-    second.block_on(store.wait_sent(&lock::RELEASE_THIN, 2));
+    second.block_on(store.wait_sent(&lock::DROP, 2));
     drop(first);
     let released = second.block_on(async { timeout(PATIENCE, releasing).await });
     let error = released.expect("the release goes on").unwrap().unwrap_err();

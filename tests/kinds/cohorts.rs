@@ -70,7 +70,7 @@ async fn a_handover_within_a_client_is_one_request() {
     assert!(tokens.is_sorted_by(|one, other| one < other), "{tokens:?}");
     assert_eq!(asked(&store, &lock::CONVERT), 8);
     assert_eq!(asked(&store, &lock::ACQUIRE), 1);
-    let releases = asked(&store, &lock::RELEASE) + asked(&store, &lock::RELEASE_THIN);
+    let releases = asked(&store, &lock::RELEASE) + asked(&store, &lock::DROP);
     assert_eq!(releases, 1, "of the last one");
     assert!(server.keys().iter().all(|key| !key.contains("name")));
 }

@@ -143,7 +143,7 @@ async fn a_resignation_hands_over_by_one_message() -> Result<()> {
     let next = standby.await??;
     ensure!(next.is_leader() && began.elapsed() < Duration::from_millis(10));
     // The name was inflated in the meantime, so no thin release was sent in vain.
-    ensure!(requests.sent(&lock::RELEASE_THIN) == 0);
+    ensure!(requests.sent(&lock::DROP) == 0);
     Ok(())
 }
 

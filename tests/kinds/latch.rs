@@ -144,7 +144,7 @@ async fn a_thousand_waiters_of_a_client_cost_the_server_one_request_after_the_wa
     }
     let after = requests.sent(&latch::LOOK) - before;
     ensure!(after == 1, "{after} requests after the wake");
-    ensure!(requests.sent(&lock::RELEASE) == 0 && requests.sent(&lock::RELEASE_THIN) == 0);
+    ensure!(requests.sent(&lock::RELEASE) == 0 && requests.sent(&lock::DROP) == 0);
     Ok(())
 }
 

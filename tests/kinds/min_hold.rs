@@ -60,7 +60,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
         let shortest = Duration::from_secs(20);
         let started = Instant::now();
         let released = if reenters {
-            faulty.plan(&lock::RELEASE_THIN, Fate::LoseReply);
+            faulty.plan(&lock::DROP, Fate::LoseReply);
             let guard = lock
                 .acquire()
                 .owner(&client.new_owner())
@@ -68,7 +68,7 @@ async fn a_leave_that_keeps_and_is_repeated_keeps_no_longer() -> Result<()> {
                 .await?;
             guard.release().await?
         } else {
-            faulty.plan(&lock::RELEASE_THIN, Fate::LoseReply);
+            faulty.plan(&lock::DROP, Fate::LoseReply);
             mutex.acquire().min_hold(shortest).await?.release().await?
         };
         ensure!(matches!(released, Released::Kept(_)), "{released:?}");

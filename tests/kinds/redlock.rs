@@ -39,8 +39,8 @@ async fn one_holds_and_the_next_is_told_when_it_leaves() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn messages_that_come_while_a_waiter_gathers_them_are_not_left_to_the_next() -> Result<()> {
     let servers = Servers::five();
-    let process = servers.process()?;
-    let holds = process.acquired().await?;
+    let (process, other) = (servers.process()?, servers.process()?);
+    let holds = other.acquired().await?;
     let mut waiting = Vec::new();
     for _ in 0..2 {
         waiting.push(tokio::spawn(process.lock.acquire().into_future()));

@@ -48,8 +48,8 @@ async fn a_release_tells_every_server_whatever_one_of_them_answers() -> Result<(
     let servers = Servers::five();
     let process = servers.process()?;
     let guard = process.acquired().await?;
-    process.links[0].plan(&lock::RELEASE_THIN, Fate::NotSent);
-    process.links[1].plan(&lock::RELEASE_THIN, Fate::LoseRequest);
+    process.links[0].plan(&lock::DROP, Fate::NotSent);
+    process.links[1].plan(&lock::DROP, Fate::LoseRequest);
     ensure!(guard.release().await? == Released::Free);
     // The other servers are released in the background.
     sleep(TTL / 4).await;

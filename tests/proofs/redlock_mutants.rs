@@ -98,7 +98,7 @@ async fn a_late_release_of_one_round_does_not_end_the_next() -> Result<()> {
 async fn a_release_frees_every_server_that_answers() -> Result<()> {
     let world = World::new()?;
     let guard = world.processes[0].lock.acquire().await?;
-    world.processes[0].links[0].plan(&lock::RELEASE_THIN, Fate::NotSent);
+    world.processes[0].links[0].plan(&lock::DROP, Fate::NotSent);
     let _ = guard.release().await;
     sleep(Duration::from_secs(1)).await;
     let held = |server: &&MemoryStore| server.keys().iter().any(|key| key == MAIN);

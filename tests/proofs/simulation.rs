@@ -105,6 +105,26 @@ histories! {
         three_hundred_histories_of_all_kinds_together_keep_every_rule 300;
 }
 
+/// A first request that asks for a free name only, or one that can wait, and a release that tells somebody, or nobody: whichever is
+/// chosen, nothing else changes.
+#[test]
+fn whatever_a_client_expects_of_a_name_every_rule_holds() {
+    for workload in [
+        Workload::Mutex,
+        Workload::Reentrant,
+        Workload::Fair,
+        Workload::RwLock,
+        Workload::Semaphore,
+        Workload::Redlock,
+        Workload::Mixed,
+    ] {
+        for seed in 1..=8 {
+            let outcome = engine::with(Mutant::NoisyAdvice, || history(workload, seed));
+            assert_eq!(outcome.violation, None, "{} {seed}", workload.name());
+        }
+    }
+}
+
 #[test]
 fn a_seed_gives_the_same_history_in_two_processes() {
     give_the_same_in_two_processes("6");

@@ -211,7 +211,7 @@ async fn a_release_whose_first_answer_was_lost_does_not_call_a_held_lock_free() 
     let warm = lock.acquire().owner(&owner).await?;
     ensure!(warm.release().await? == Released::StillHeld(1));
     let inner = lock.acquire().owner(&owner).await?;
-    store.plan(&lock::RELEASE_THIN, Fate::LoseReply);
+    store.plan(&lock::DROP, Fate::LoseReply);
     let released = inner.release().await?;
     ensure!(
         released != Released::Free,
@@ -434,7 +434,7 @@ async fn dead_claims_are_swept_out_of_a_name_that_lives_on() -> Result<()> {
     let outer = lock.acquire().owner(&owner).await?;
     for _ in 0..50 {
         for _ in 0..40 {
-            store.plan(&lock::RELEASE_THIN, Fate::LoseRequest);
+            store.plan(&lock::DROP, Fate::LoseRequest);
         }
         let inner = lock
             .acquire()

@@ -278,12 +278,27 @@ impl Scripts {
     pub(super) async fn release_with(&self, who: Who, cooldown: Duration) -> Result<String> {
         let id = who.id()?;
         let ask = usual(&id).on_inflated(false).cooling_down(cooldown);
-        let thin = self.call(self.lock()?.release(ask, false)).await?;
-        if thin != "INFLATED" {
-            return Ok(thin);
+        let ask = ask.granted(self.token_there().await?);
+        match &*self.call(self.lock()?.release(ask, false)).await? {
+            // To a client that is the same: nobody was there to be told.
+            "DROPPED" => Ok("RELEASED 1 0".to_owned()),
+            "INFLATED" => {
+                let whole = self.lock()?.release(ask.on_inflated(true), false);
+                self.call(whole).await
+            }
+            reply => Ok(reply.to_owned()),
         }
-        self.call(self.lock()?.release(ask.on_inflated(true), false))
-            .await
+    }
+
+    /// The token in the value of one claim under the name, if there is such a value.
+    async fn token_there(&self) -> Result<Option<FencingToken>> {
+        if self.command(&["TYPE", MAIN]).await? != "string" {
+            return Ok(None);
+        }
+        let value = self.command(&["GET", MAIN]).await?;
+        let last = value.split(' ').nth(3).unwrap_or_default();
+        let digits = last.trim_end_matches(|it: char| !it.is_ascii_digit());
+        Ok(digits.parse().ok().map(FencingToken::new))
     }
 
     pub(super) async fn release(&self, who: Who) -> Result<String> {

@@ -231,7 +231,7 @@ async fn chaos(
                 proxies[place].clear();
             }
             3 => proxies[place].lose_reply_to(redlock::ACQUIRE.sha1),
-            4 => proxies[place].lose_reply_to(lock::RELEASE_THIN.sha1),
+            4 => proxies[place].lose_reply_to(lock::DROP.sha1),
             _ => proxies[place].reset_all(),
         }
         sleep(millis(dice, 300)).await;

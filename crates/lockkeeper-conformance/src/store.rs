@@ -103,8 +103,9 @@ impl Name {
     }
 
     fn release_by(&self, claim: &str, form: Form) -> Call {
-        let args = [claim, &self.channel(), "0"];
-        self.call(&lock::RELEASE_THIN, form, &args)
+        let channel = self.channel();
+        let args = [claim, "mutex", "x", &channel, "0", "0", "0", "0", "0"];
+        self.call(&lock::RELEASE, form, &args)
     }
 
     /// Sends one message to all subscribers.

@@ -97,6 +97,8 @@ defects! {
     EarlyNoticeLost,
     /// A grant is given up although the acquisition has taken it.
     TakenIsAbandoned,
+    /// Names are expected to be held by others, or not, without a reason. No defect: every rule must hold all the same.
+    NoisyAdvice,
 }
 
 impl Mutant {

@@ -19,7 +19,7 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
 
 const fn of_name(name: Name) -> LockProtocol {
     let fair = LockProtocol::new(name, Kind::new("fair"));
-    fair.reentrant().queueing()
+    fair.reentrant().queueing().taking()
 }
 
 /// A lock with one owner at a time, granted in the order in which it was requested.

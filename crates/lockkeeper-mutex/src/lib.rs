@@ -156,7 +156,7 @@ pub fn protocol(name: Name) -> Arc<dyn Protocol> {
 #[must_use]
 pub fn queueing_protocol(name: Name) -> Arc<dyn Protocol> {
     let protocol = LockProtocol::new(name, KIND).queueing();
-    Arc::new(protocol.in_cohorts())
+    Arc::new(protocol.in_cohorts().taking())
 }
 
 const KIND: Kind = Kind::new("mutex");
@@ -165,6 +165,7 @@ const fn of_name(name: Name) -> LockProtocol {
     LockProtocol::new(name, KIND)
         .queueing_unless_shared()
         .in_cohorts()
+        .taking()
 }
 
 impl Lock for Mutex {

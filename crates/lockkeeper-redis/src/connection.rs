@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockkeeper_core::store::StoreError;
@@ -10,6 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::credentials::{Credentials, Session};
 use crate::failure;
+use crate::native;
 use crate::options::RedisOptions;
 use crate::reply;
 use crate::request::Outgoing;
@@ -30,6 +32,8 @@ pub(crate) struct Connection {
     connect_timeout: Duration,
     silence_timeout: Duration,
     sharded: bool,
+    /// Whether commands are sent in place of scripts that do the same.
+    native: AtomicBool,
     listens: bool,
     resp3: bool,
 }
@@ -74,9 +78,8 @@ impl Connection {
             condemned: Notify::new(),
             connect_timeout: options.connect_timeout,
             silence_timeout: options.silence_timeout,
-            sharded: opened
-                .hello
-                .is_ok_and(|hello| sharding::has_sharded(&hello)),
+            sharded: opened.hello.as_ref().is_ok_and(sharding::has_sharded),
+            native: AtomicBool::new(opened.hello.as_ref().is_ok_and(native::is_known)),
             listens,
             resp3: options.resp3,
         };
@@ -92,6 +95,15 @@ impl Connection {
     ///
     /// It is queued when the future is first polled: nothing is awaited before that.
     pub(crate) async fn send(&self, request: &Outgoing, patience: Duration) -> Answer {
+        if self.native.load(Ordering::Relaxed)
+            && let Some(command) = native::of(request)
+        {
+            let answer = self.wire.request(&command, self.sharded, patience).await;
+            if let Some(answer) = native::answer(request, answer) {
+                return self.notice(answer);
+            }
+            self.native.store(false, Ordering::Relaxed);
+        }
         let answer = self.wire.request(request, self.sharded, patience).await;
         self.notice(answer)
     }

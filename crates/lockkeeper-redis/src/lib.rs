@@ -48,6 +48,7 @@ mod dialer;
 mod events;
 mod failure;
 mod locator;
+mod native;
 mod options;
 mod replica_wait_pool;
 mod reply;

@@ -48,6 +48,18 @@ pub(crate) fn texts(value: &Value) -> Vec<String> {
     }
 }
 
+/// The text behind a word in a list of names and values, as `HELLO` answers.
+pub(crate) fn behind(list: &Value, word: &str) -> Option<String> {
+    let mut texts = texts(list).into_iter();
+    texts.find(|text| text == word)?;
+    texts.next()
+}
+
+/// The first number of the server's version, in an answer to `HELLO`.
+pub(crate) fn major(hello: &Value) -> Option<u64> {
+    behind(hello, "version")?.split('.').next()?.parse().ok()
+}
+
 /// Whether this answers the `PING` that carried `nonce`: the nonce alone, or after "pong" on a connection with subscriptions.
 pub(crate) fn is_pong(value: &Value, nonce: &str) -> bool {
     match value {

@@ -16,15 +16,8 @@ const OF_CLIENTS: &str = "lockkeeper.client:";
 /// Whether the server that answers `HELLO` with this is a cluster node that has sharded messages. A server that does not answer is
 /// not: it is older, or something else. No user can be forbidden to ask.
 pub(crate) fn has_sharded(hello: &Value) -> bool {
-    let texts = reply::texts(hello);
-    let behind = |word: &str| {
-        let place = texts.iter().position(|text| text == word)?;
-        texts.get(place + 1).map(String::as_str)
-    };
-    let major = behind("version")
-        .and_then(|version| version.split('.').next())
-        .and_then(|major| major.parse::<u64>().ok());
-    behind("mode") == Some("cluster") && major.is_some_and(|major| major >= FIRST)
+    let is_node = reply::behind(hello, "mode").as_deref() == Some("cluster");
+    is_node && reply::major(hello).is_some_and(|major| major >= FIRST)
 }
 
 /// Whether a channel is that of a name, with the name's hash tag and so in its slot.

@@ -133,12 +133,10 @@ impl Single {
 
 #[async_trait]
 impl Store for Single {
-    async fn call(&self, call: Call) -> Result<Reply, StoreError> {
+    async fn call(&self, mut call: Call) -> Result<Reply, StoreError> {
         // Nothing is awaited before the request is queued, so calls leave in the order of their first polls.
         let connection = self.current.connection()?;
-        let request = Outgoing::of(&call)?;
-        drop(call.item);
-
+        let request = Outgoing::of(&mut call)?;
         let answer = connection.send(&request, call.timeout).await;
         Reply::read(call.request, self.doubting(answer)?).map_err(|bad| {
             self.current
@@ -150,12 +148,12 @@ impl Store for Single {
 
     async fn call_replicated(
         &self,
-        call: Call,
+        mut call: Call,
         replicas: u32,
         patience: Duration,
     ) -> Result<Replicated, StoreError> {
         let deadline = Instant::now() + call.timeout;
-        let request = Outgoing::of(&call)?;
+        let request = Outgoing::of(&mut call)?;
         let (connection, answer) = self
             .replica_wait_pool
             .send(&request, false, deadline)

@@ -162,7 +162,9 @@ const fn of_name(name: Name) -> LockProtocol {
 }
 
 const fn reentrant(name: Name) -> LockProtocol {
-    LockProtocol::new(name, Kind::new("reentrant")).reentrant()
+    LockProtocol::new(name, Kind::new("reentrant"))
+        .reentrant()
+        .taking()
 }
 
 impl Lock for ReentrantLock {

@@ -39,7 +39,7 @@ pub(crate) const fn writing(name: Name) -> LockProtocol {
 
 const fn of_name(name: Name) -> LockProtocol {
     let lock = LockProtocol::new(name, Kind::new("rwlock"));
-    lock.reentrant().queueing()
+    lock.reentrant().queueing().taking()
 }
 
 /// A lock that many may hold for reading or one for writing, granted in the order in which it was requested.

@@ -21,7 +21,8 @@ pub fn protocol(name: Name, permits: u32, limit: u32) -> Arc<dyn Protocol> {
 }
 
 fn of_name(name: Name, permits: u32, limit: u32, heard: &Arc<AtomicU32>) -> LockProtocol {
-    let semaphore = LockProtocol::new(name, Kind::new("semaphore")).queueing();
+    let semaphore = LockProtocol::new(name, Kind::new("semaphore"));
+    let semaphore = semaphore.queueing().taking();
     semaphore.of_permits(permits, limit, heard)
 }
 

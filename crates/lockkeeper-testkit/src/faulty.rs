@@ -61,6 +61,14 @@ struct State {
     subscriptions: usize,
 }
 
+/// What counts as one script: a claim that asks with `lock/take` asks to hold, as with `lock/acquire`.
+fn verb(script: &Script) -> &'static str {
+    match script.name {
+        "lock/take" => "lock/acquire",
+        name => name,
+    }
+}
+
 /// A request that was sent.
 #[derive(Debug)]
 struct Sent {
@@ -102,7 +110,7 @@ impl FaultyStore {
 
     /// Plans the fate of the next request of this script that has none planned yet.
     pub fn plan(&self, script: &Script, fate: Fate) {
-        self.state().fates.push_back((script.name, fate));
+        self.state().fates.push_back((verb(script), fate));
     }
 
     /// From now on, requests whose first key contains this text never arrive: their server is dead.
@@ -123,7 +131,7 @@ impl FaultyStore {
 
     /// From now on, every reply to this script takes this long, or the caller's whole timeout.
     pub fn slow_down(&self, script: &Script, delay: Duration) {
-        self.state().delays.insert(script.name, delay);
+        self.state().delays.insert(verb(script), delay);
     }
 
     /// From now on, every subscription is refused with this error.
@@ -146,14 +154,14 @@ impl FaultyStore {
         self.state()
             .seen
             .iter()
-            .filter(|sent| sent.script == script.name)
+            .filter(|sent| sent.script == verb(script))
             .count()
     }
 
     /// The keys of each request of this script, in order.
     pub fn keys_sent(&self, script: &Script) -> Vec<Vec<String>> {
         let state = self.state();
-        let sent = state.seen.iter().filter(|sent| sent.script == script.name);
+        let sent = state.seen.iter().filter(|sent| sent.script == verb(script));
         sent.map(|sent| sent.keys.clone()).collect()
     }
 
@@ -162,7 +170,7 @@ impl FaultyStore {
         self.state()
             .seen
             .iter()
-            .filter(|sent| sent.script == script.name && sent.form == Form::Source)
+            .filter(|sent| sent.script == verb(script) && sent.form == Form::Source)
             .count()
     }
 
@@ -193,7 +201,7 @@ impl FaultyStore {
 
     /// Determines the fate of this call and counts it as sent.
     fn fate(&self, call: &Call) -> Fate {
-        let name = call.item.script.name;
+        let name = verb(call.item.script);
         let mut state = self.state();
         state.seen.push(Sent {
             script: name,
@@ -255,7 +263,7 @@ impl Store for FaultyStore {
             Fate::Pass => {
                 let (latency, delay) = {
                     let state = self.state();
-                    let delay = state.delays.get(call.item.script.name);
+                    let delay = state.delays.get(verb(call.item.script));
                     (state.latency, delay.copied())
                 };
                 let answer = match latency {

@@ -32,7 +32,8 @@ FRAGMENTS = {
     "heartbeat": f"clock token {STANDING} heartbeat",
     "renew": "lease value",
     "renew_inflated": "clock client lease value members",
-    "release_thin": "let_go wake value thin",
+    "take": "take token",
+    "drop": "",
     "release": f"clock token {STANDING.replace('value', 'value thin')}",
 }
 # The counter at its end: no token.
@@ -309,14 +310,18 @@ class Lease:
     def _ms(self, seconds):
         return round(seconds * 1000)
 
-    async def _ask(self, script, parts, *args):
+    def _value(self):
+        """What stands under the name while the claim holds alone, up to the token."""
+        return f"{self.lock.kind} x {self.claim} "
+
+    async def _ask(self, script, parts, *args, first=None):
         """Asks, and again while the server has more to do; with when that was."""
         while True:
             number = next(self.client.requests)
             sent = now()
             if self.token is None:
                 self.sent[number] = sent
-            status, *fields = await self.client.run(script, number, self._keys(parts), self.claim, *args)
+            status, *fields = await self.client.run(script, number, self._keys(parts), first or self.claim, *args)
             if status == "DONE":
                 status, *fields = fields[0] if isinstance(fields[0], list) else fields
             if status != "MORE":
@@ -394,6 +399,11 @@ class Lease:
         ttl, floor, waiter_ttl, channel, reenters = self._common()
         parts = "main counter gone holders queue state"
         before, self.in_doubt = self.in_doubt, True
+        if not before and token == 0:
+            sent, status, fields = await self._ask("take", "main counter gone", ttl, floor, first=self._value())
+            if status == "GRANTED":
+                self.in_doubt = False
+                return sent, status, fields
         asked = await self._ask(
             "acquire", parts, ttl, floor, token, self.lock.kind, "x", 0, waiter_ttl, channel, -1, reenters
         )
@@ -496,9 +506,9 @@ class Lease:
     async def _release(self):
         ttl, floor, waiter_ttl, channel, reenters = self._common()
         if self.alone and not self.in_doubt and self.token is not None:
-            _, status, _ = await self._ask("release_thin", "main", channel, 0)
-            if status != "INFLATED":
-                return status == "RELEASED"
+            _, status, _ = await self._ask("drop", "main", first=f"{self._value()}{self.token}")
+            if status == "DROPPED":
+                return True
         parts = "main counter gone holders queue state"
         tombstone_ttl = ttl if self.in_doubt else 0
         args = (self.lock.kind, "x", channel, 0, tombstone_ttl, floor, waiter_ttl, reenters)

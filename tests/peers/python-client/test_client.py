@@ -226,7 +226,7 @@ class Tests(unittest.IsolatedAsyncioTestCase):
     async def test_a_release_that_is_cancelled_goes_on_and_a_second_one_says_the_same(self):
         async with Client(URL) as client:
             lease = await client.mutex("name", SELDOM).acquire()
-            client.redis = redis = Swallows(client.redis, client.scripts["release_thin"])
+            client.redis = redis = Swallows(client.redis, client.scripts["drop"])
             releasing = asyncio.create_task(lease.release())
             await soon(redis.asked.wait())
             releasing.cancel()

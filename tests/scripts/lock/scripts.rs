@@ -184,13 +184,7 @@ impl Lock {
 
     /// Releases as a client does whose acquires have been answered.
     pub(super) async fn release<'a>(&self, claim: impl Into<Claim<'a>>) -> Result<String> {
-        let claim = claim.into();
-        let args = [claim.id, &*self.name.grants(), "0"];
-        let reply = self.run(&lock::RELEASE_THIN, [self.main()], &args).await?;
-        match &*reply {
-            "INFLATED" => self.release_with(claim, "0", "0").await,
-            _ => Ok(reply),
-        }
+        self.release_with(claim, "0", "0").await
     }
 
     pub(super) async fn release_with<'a>(

@@ -26,9 +26,11 @@ async fn is_not_there(it: &Scripts, lock: &LockProtocol) -> Result<()> {
     let is_inflated = value == "string" && it.command(&["GET", MAIN]).await?.contains(" * ");
     for inflated in [false, true] {
         let ask = usual(&a).on_inflated(inflated);
-        let (gone, not_held) = match is_inflated && !inflated {
-            true => ("INFLATED", "INFLATED"),
-            false => ("GONE", "NOT_HELD 0"),
+        let ask = ask.granted(Some(FencingToken::new(7)));
+        let (gone, not_held) = match (is_inflated, inflated) {
+            (true, false) => ("INFLATED", "INFLATED"),
+            (false, false) => ("GONE", "INFLATED"),
+            (_, true) => ("GONE", "NOT_HELD 0"),
         };
         ensure!(it.batch([lock.renew(ask)]).await? == [gone]);
         let released = it.call(lock.release(ask, false)).await?;

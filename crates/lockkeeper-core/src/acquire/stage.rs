@@ -62,6 +62,8 @@ pub(super) struct Stage {
     pub(super) note: Option<Arc<str>>,
     /// Others hold the lock or wait for it: other acquisitions of its client may be polling its names.
     pub(super) contended: AtomicBool,
+    /// It has had claims before. One of them may still hold on the server, and an owner that holds gets the same token again.
+    armed: AtomicBool,
 }
 
 /// The outcome of an attempt to acquire a stage.
@@ -167,6 +169,7 @@ impl Stage {
                 patience,
                 note: note.cloned(),
                 contended: AtomicBool::new(false),
+                armed: AtomicBool::new(false),
             }));
         }
         check_queue_limit(&made, options.max_queue)?;
@@ -183,6 +186,7 @@ impl Stage {
                 patience: self.patience,
                 note: self.note.clone(),
                 contended: AtomicBool::new(false),
+                armed: AtomicBool::new(true),
             })
         };
         self.specs.iter().map(alone)
@@ -213,11 +217,18 @@ impl Stage {
     /// The terms of the next claim of this part.
     pub(super) fn terms(&self, spec: &PartSpec) -> Terms {
         let subscriptions = &spec.engine.subscriptions;
+        let contended = self.contended.load(Ordering::Relaxed);
         let polled = spec.protocol.queue().is_none()
-            && (self.contended.load(Ordering::Relaxed)
-                || subscriptions.crowded(&spec.protocol.channel()));
+            && (contended || subscriptions.crowded(&spec.protocol.channel()));
+        let refusals = &spec.engine.requester.refusals;
+        let expects_others = spec.protocol.takes()
+            && (spec.terms.expects_others
+                || contended
+                || polled
+                || refusals.expect_others(spec.protocol.name()));
         Terms {
             polled,
+            expects_others,
             ..spec.terms
         }
     }
@@ -333,15 +344,12 @@ impl Stage {
     /// anything is sent.
     pub(super) fn arm(&self) -> Unreleased {
         let engine = &self.first().engine;
+        let again = self.armed.swap(true, Ordering::Relaxed);
         let arm = |spec: &PartSpec| {
             let id = engine.claim(spec.owner);
-            engine.arm(
-                id,
-                &spec.protocol,
-                self.terms(spec),
-                self.note.clone(),
-                None,
-            )
+            let mut terms = self.terms(spec);
+            terms.draws &= !(again && spec.protocol.reenters());
+            engine.arm(id, &spec.protocol, terms, self.note.clone(), None)
         };
         Unreleased {
             engine: Arc::clone(engine),
@@ -428,10 +436,14 @@ impl PartSpec {
         owners: &mut Owners,
     ) -> Result<Self> {
         let (engine, protocol) = (Arc::clone(&target.engine), Arc::clone(target.protocol()?));
+        // A caller that names an owner may hold the lock already.
+        let nested = options.owner.is_some();
         let owner = target.own_owner().or(options.owner);
         let options = Options { owner, ..*options };
+        let mut terms = options.terms(&engine, &*protocol)?;
+        terms.expects_others = nested && protocol.reenters();
         Ok(Self {
-            terms: options.terms(&engine, &*protocol)?,
+            terms,
             owner: owner.or(shared).unwrap_or_else(|| owners.of(&engine)),
             engine,
             protocol,

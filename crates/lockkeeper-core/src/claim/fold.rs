@@ -18,6 +18,9 @@ impl Claim {
         }
         if let Phase::Ended(_) = self.phase {
             self.queue = None;
+            if self.inflated || !self.present {
+                self.drawn = None;
+            }
         }
         let max_hold = self.max_hold();
         if let Some(queue) = &mut self.queue {

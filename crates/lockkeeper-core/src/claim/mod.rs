@@ -54,8 +54,10 @@ pub struct Claim {
     pending: Option<Pending>,
     /// The server may hold something for this claim.
     present: bool,
-    /// The name may be inflated, as far as is known.
+    /// Requests name all of the name's keys: it may not be free, or others may hold or wait beside this claim.
     inflated: bool,
+    /// The token with which the claim was granted. It stays when the claim has ended.
+    drawn: Option<FencingToken>,
     /// An acquire was abandoned and may still be executed.
     acquire_in_doubt: bool,
     /// A release was abandoned and may have been executed.
@@ -102,7 +104,8 @@ impl Claim {
             phase: Phase::Asking,
             pending: None,
             present: false,
-            inflated: true,
+            inflated: false,
+            drawn: None,
             acquire_in_doubt: false,
             release_in_doubt: false,
             queue: None,
@@ -123,6 +126,16 @@ impl Claim {
         }
     }
 
+    /// Returns the token with which the claim was granted; `None` before that.
+    pub const fn drawn(&self) -> Option<FencingToken> {
+        self.drawn
+    }
+
+    /// Notes that the server stores a larger token with the claim now, if it was not larger already.
+    pub(crate) fn raised(&mut self, token: FencingToken) {
+        self.drawn = self.drawn.map(|drawn| drawn.max(token));
+    }
+
     /// Returns until when the claim is valid; `None` while it does not hold.
     pub const fn deadline(&self) -> Option<Moment> {
         match self.phase {
@@ -131,8 +144,15 @@ impl Claim {
         }
     }
 
-    /// Returns whether the name may be inflated. It is not if the claim was granted at once and nothing has said
-    /// otherwise since.
+    /// Expects that others hold or wait: the first request is the one that can wait, rather than one for a free name.
+    #[must_use]
+    pub const fn expecting_others(mut self, expects: bool) -> Self {
+        self.inflated = expects;
+        self
+    }
+
+    /// Returns whether the name may be inflated, so that requests must name all of its keys. It may not, as far as is known, if the
+    /// claim has not asked yet or was granted at once, and nothing has said otherwise since.
     pub const fn may_be_inflated(&self) -> bool {
         self.inflated
     }
@@ -280,6 +300,7 @@ impl Claim {
             Answer::More => self.must_ask_again(pending),
             // The server did nothing for this request.
             Answer::Inflated => {
+                self.inflated = true;
                 self.present = self.acquire_in_doubt;
                 Verdict::More
             }
@@ -306,7 +327,8 @@ impl Claim {
         now: Moment,
     ) -> Verdict {
         self.granted = Some(sent);
-        self.inflated = self.phase == Phase::Waiting;
+        self.inflated |= self.phase == Phase::Waiting;
+        self.drawn = Some(token);
         self.begin_cooldown(now);
         self.upkeep_granted(deadline, self.phase == Phase::Waiting, now);
         self.queue = None;
@@ -389,7 +411,11 @@ impl Claim {
         match (pending.verb, outcome) {
             (Verb::Acquire, Outcome::NotSent) => self.present = pending.present_before,
             (Verb::Acquire, Outcome::Unknown) if mutant!(UnknownIsNo) => self.present = false,
-            (Verb::Acquire, Outcome::Unknown) => self.acquire_in_doubt = true,
+            (Verb::Acquire, Outcome::Unknown) => {
+                self.acquire_in_doubt = true;
+                // A request for a free name would take the claim's own for another's.
+                self.inflated = true;
+            }
             (Verb::Release, Outcome::Unknown) => self.release_in_doubt = true,
             (Verb::Convert, Outcome::Unknown) => self.conversion_in_doubt = true,
             // Some of its keys may be on another node. So the next renewal first names the main key alone.

@@ -40,6 +40,7 @@ impl Claim {
                 told: told && sure,
                 left,
             },
+            Answer::Dropped => Verdict::Dropped,
             Answer::NotHeld { holds } if in_doubt => Verdict::Released { told: false, holds },
             Answer::NotHeld { .. } | Answer::Gone => Verdict::WasGone,
             // The server did nothing.

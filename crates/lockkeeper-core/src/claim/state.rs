@@ -89,6 +89,8 @@ pub enum Verdict {
         /// How many claims its owner still holds, as far as an answer has shown.
         holds: u64,
     },
+    /// The claim is no longer on the server. It held alone, and nobody was told.
+    Dropped,
     /// The claim is no longer on the server, and the name is in its cooldown.
     Cooldown {
         /// Whether the server published the message about the cooldown.

@@ -55,6 +55,43 @@ fn a_deadline_counts_from_the_send_and_not_from_the_answer() {
 }
 
 #[test]
+fn the_first_request_is_for_a_free_name_until_something_says_otherwise() {
+    assert!(!claim().may_be_inflated() && claim().expecting_others(true).may_be_inflated());
+    let mut refused = claim();
+    refused.send(Verb::Acquire, 1, at(0)).unwrap();
+    assert_eq!(refused.answered(1, Answer::Inflated, at(1)), Verdict::More);
+    assert!(refused.may_be_inflated());
+    refused.send(Verb::Acquire, 2, at(1)).unwrap();
+    refused.answered(2, Answer::Granted(TOKEN), at(2));
+    assert!(refused.may_be_inflated(), "others may hold beside it");
+
+    // Its repeat must find its own claim, rather than take it for another's.
+    let mut unanswered = claim();
+    unanswered.send(Verb::Acquire, 1, at(0)).unwrap();
+    unanswered.failed(1, Outcome::Unknown);
+    assert!(unanswered.may_be_inflated());
+    let mut unsent = claim();
+    unsent.send(Verb::Acquire, 1, at(0)).unwrap();
+    unsent.failed(1, Outcome::NotSent);
+    assert!(!unsent.may_be_inflated());
+}
+
+#[test]
+fn a_claim_that_has_ended_knows_its_token_until_another_is_written_back() {
+    let mut claim = held(1);
+    claim.raised(FencingToken::new(9));
+    claim.raised(FencingToken::new(8));
+    claim.end(at(2));
+    assert_eq!((claim.token(), claim.drawn()), (None, Some(FencingToken::new(9))));
+    claim.send(Verb::Release, 2, at(2)).unwrap();
+    assert_eq!(claim.answered(2, Answer::Inflated, at(3)), Verdict::More);
+    assert!(claim.may_be_inflated());
+    claim.send(Verb::Release, 3, at(3)).unwrap();
+    assert_eq!(claim.answered(3, Answer::Dropped, at(4)), Verdict::Dropped);
+    assert_eq!(claim.release_needed(), ReleaseNeeded::None);
+}
+
+#[test]
 fn a_grant_that_arrives_past_its_deadline_is_not_valid_and_is_released() {
     let mut claim = claim();
     claim.send(Verb::Acquire, 1, at(0)).unwrap();

@@ -14,6 +14,7 @@ pub(crate) mod grant;
 pub(crate) mod part;
 pub(crate) mod pass;
 pub(crate) mod posts;
+pub(crate) mod refusals;
 pub(crate) mod release;
 pub(crate) mod renewal;
 pub(crate) mod requester;

@@ -65,6 +65,7 @@ impl Part {
         requester: Arc<Requester>,
     ) -> Self {
         let claim = Claim::new(id.clone(), terms.ttl, terms.margin)
+            .expecting_others(terms.expects_others)
             .with_max_hold(terms.max_hold)
             .with_min_hold(terms.min_hold)
             .with_upkeep(

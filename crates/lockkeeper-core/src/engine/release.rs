@@ -1,7 +1,7 @@
 //! Releasing: a release is repeated until the server answers, or until repeating is pointless.
 //!
-//! A claim that was granted at once is released by the script that names the main key only. If the name was inflated
-//! meanwhile, that script answers so, and the other one follows. A claim of a cohort whose local queue is not empty
+//! A claim that was granted at once is released by a compare-and-delete of the main key. If another value stands there
+//! meanwhile, another script follows, which knows of queues, cooldowns and pollers. A claim of a cohort whose local queue is not empty
 //! hands over instead. The script wakes the pollers of a name without a queue; if the server refused to publish, or this
 //! client does not listen there, the release wakes the poller of its own client.
 
@@ -124,6 +124,14 @@ fn conclude(
                 return Attempt::Final(Ok(Released::StillHeld(holds)));
             }
             has_left(subscriptions, part, told);
+            Attempt::Final(Ok(Released::Free))
+        }
+        Ok(Verdict::Dropped) => {
+            tracing::debug!(name = name.as_str(), claim = %part.id, "released, and nobody was told");
+            observe_released(part);
+            if part.protocol.queue().is_none() {
+                has_left(subscriptions, part, false);
+            }
             Attempt::Final(Ok(Released::Free))
         }
         Ok(Verdict::Cooldown { told, left }) => {

@@ -22,6 +22,7 @@ use crate::claim::{Claim, NotNow, ReleaseNeeded, Verdict};
 use crate::engine::claims::Claims;
 use crate::engine::floors::Floors;
 use crate::engine::part::Part;
+use crate::engine::refusals::Refusals;
 use crate::engine::sync::Mutex;
 use crate::seam::clock::Clock;
 use crate::seam::observer::{Audience, LeaseEvent};
@@ -70,6 +71,7 @@ pub(crate) struct Requester {
     /// The name that the store has in every process, if it has one.
     store_name: Option<Arc<str>>,
     pub(crate) floors: Floors,
+    pub(crate) refusals: Refusals,
     /// When a claim last held on some of several servers while others kept it from a majority.
     split: Mutex<Option<Moment>>,
 }
@@ -91,6 +93,7 @@ impl Requester {
             store_name,
             requests: AtomicU64::new(1),
             floors: Floors::default(),
+            refusals: Refusals::default(),
             split: Mutex::default(),
         }
     }
@@ -152,6 +155,9 @@ impl Requester {
             }
             record = Record::read(&reply);
             let answer = Answer::of_script(script, &reply);
+            if let (Verb::Acquire, None, Some(answer)) = (verb, part.predecessor(), answer) {
+                self.refusals.note(&*part.protocol, answer);
+            }
             let whole = answer.filter(|it| *it != Answer::Stored || record.is_some());
             whole.ok_or_else(|| bad_answer(&reply))
         });
@@ -211,7 +217,7 @@ impl Requester {
     /// longer holds there, it changes nothing, even if the server executes it late.
     pub(crate) async fn raise(
         &self,
-        part: &Part,
+        part: &Arc<Part>,
         token: FencingToken,
     ) -> Result<Answer, StoreError> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
@@ -222,7 +228,11 @@ impl Requester {
         let (script, reply) = self
             .call(request, part.terms.timeout, item, || true)
             .await?;
-        Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))
+        let answer = Answer::of_script(script, &reply).ok_or_else(|| bad_answer(&reply))?;
+        if answer == Answer::Raised {
+            part.change(|claim| claim.raised(token));
+        }
+        Ok(answer)
     }
 
     /// Runs a script that belongs to no claim and may be repeated.
@@ -248,10 +258,11 @@ impl Requester {
     }
 
     pub(crate) fn ask<'a>(&self, part: &'a Part) -> RequestContext<'a> {
-        let (token, cooldown_until, inflated) = {
+        let (token, drawn, cooldown_until, inflated) = {
             let claim = part.claim();
             (
                 claim.token(),
+                claim.drawn(),
                 claim.cooldown_until(),
                 claim.may_be_inflated(),
             )
@@ -261,6 +272,7 @@ impl Requester {
         part.asks_above(floor);
         let terms = &part.terms;
         RequestContext::new(&part.id, terms.ttl, floor, token)
+            .granted(drawn)
             .cooling_down(keep)
             .queueing(terms.waiter_ttl, terms.queue_limit.map(u64::from))
             .on_inflated(inflated)
@@ -269,7 +281,12 @@ impl Requester {
     }
 
     fn item(&self, part: &Part, verb: Verb, overtakes: bool) -> ScriptCall {
-        Self::item_of(part, verb, overtakes, self.ask(part))
+        let mut ask = self.ask(part);
+        if verb == Verb::Release && self.refusals.expect_others(part.protocol.name()) {
+            // Somebody probably has to be told.
+            ask = ask.polling(true);
+        }
+        Self::item_of(part, verb, overtakes, ask)
     }
 
     fn item_of(part: &Part, verb: Verb, overtakes: bool, ask: RequestContext<'_>) -> ScriptCall {

@@ -238,6 +238,7 @@ impl Settings {
             max_hold: None,
             min_hold: None,
             polled: false,
+            expects_others: false,
             poll_every: self.poll_every,
             wait_until: None,
             in_cohort: false,

@@ -32,6 +32,8 @@ pub(crate) struct Terms {
     pub(crate) min_hold: Option<Duration>,
     /// Whether other claims of the client may be polling the name.
     pub(crate) polled: bool,
+    /// Whether others are expected to hold the name.
+    pub(crate) expects_others: bool,
     /// How often a name that another library holds is polled.
     pub(crate) poll_every: Duration,
     /// When the acquisition stops waiting; `None`: never.

@@ -217,6 +217,7 @@ impl Answer {
                 told: number()? == 1,
                 left: Duration::from_millis(second()?.try_into().unwrap_or(0)),
             },
+            Status::Dropped => Self::Dropped,
             Status::Revoked => Self::Revoked,
             Status::NotHeld => Self::NotHeld {
                 holds: number()?.try_into().ok()?,
@@ -287,6 +288,11 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
 
     /// Makes the claim a holder, if that is possible now.
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall;
+
+    /// Returns whether a claim that is not [known to be inflated](RequestContext::inflated) asks for a free name only, when it asks first.
+    fn takes(&self) -> bool {
+        false
+    }
 
     /// Extends the claim's lease: an item of a batch script.
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall;

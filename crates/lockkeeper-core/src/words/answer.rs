@@ -74,6 +74,8 @@ pub enum Answer {
         /// The rest of the cooldown.
         left: Duration,
     },
+    /// The claim held alone and has been released. Nobody was told.
+    Dropped,
     /// There was nothing to release.
     NotHeld {
         /// How many claims its owner still holds.

@@ -47,7 +47,7 @@ fn add(database: &mut Database, key: &[u8], increment: i64) -> Outcome {
     Ok(Resp::Integer(number))
 }
 
-/// `SET key value [NX | XX] [PX milliseconds | KEEPTTL]`
+/// `SET key value [NX | XX] [GET] [PX milliseconds | KEEPTTL]`
 pub(super) fn set(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let [key, value, options @ ..] = args else {
         return Err(Refusal::SYNTAX);
@@ -58,20 +58,29 @@ pub(super) fn set(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
         None if options.keep_ttl => Expiry::Keep,
         None => Expiry::Never,
     };
+    let before = match options.get {
+        true => Some(database.keyspace.text(key)?.map(|text| text.to_vec())),
+        false => None,
+    };
     let there = database.keyspace.data(key).is_some();
-    if options.only_if_there.is_some_and(|wanted| wanted != there) {
-        return Ok(Resp::Nil);
+    let changes = options.only_if_there.is_none_or(|wanted| wanted == there);
+    if changes {
+        database
+            .keyspace
+            .put(key, Data::Text(value.clone()), expiry);
     }
-    database
-        .keyspace
-        .put(key, Data::Text(value.clone()), expiry);
-    Ok(Resp::OK)
+    Ok(match before {
+        Some(before) => before.map_or(Resp::Nil, Resp::Bulk),
+        None if changes => Resp::OK,
+        None => Resp::Nil,
+    })
 }
 
 #[derive(Default)]
 struct Options<'a> {
     only_if_there: Option<bool>,
     keep_ttl: bool,
+    get: bool,
     px: Option<&'a [u8]>,
 }
 
@@ -83,6 +92,7 @@ impl<'a> Options<'a> {
             match word.to_ascii_lowercase().as_slice() {
                 b"nx" if options.only_if_there != Some(true) => options.only_if_there = Some(false),
                 b"xx" if options.only_if_there != Some(false) => options.only_if_there = Some(true),
+                b"get" => options.get = true,
                 b"keepttl" if options.px.is_none() => options.keep_ttl = true,
                 b"px" if !options.keep_ttl => {
                     options.px = Some(words.next().ok_or(Refusal::SYNTAX)?);

@@ -29,7 +29,9 @@ fn acquire_for(claim: &str, ttl: &str) -> Call {
 }
 
 fn leave(claim: &str) -> Call {
-    call(&lock::RELEASE_THIN, &["main"], &[claim, CHANNEL, "0"])
+    let keys = ["main", "counter", "tombstone", "holders", "queue", "state"];
+    let args = [claim, "mutex", "x", CHANNEL, "0", "0", "0", "0", "0"];
+    call(&lock::RELEASE, &keys, &args)
 }
 
 async fn status(store: &MemoryStore, call: Call) -> Status {

@@ -7,6 +7,7 @@ use lockkeeper_core::store::Value;
 use lockkeeper_lua::Script;
 
 use crate::words::{
+    ALONE, BEGINNINGS,
     BEHIND_THE_FLOOR, CHANNEL, CLAIMS, COUNTED, ENDS, FIELDS, FLOORS, HOLDERS, KEYS, PATTERNS,
     SCORES, SHAPES, TIMEOUTS, TTLS, VALUES, bound, index, member, members, offset, one, owned,
     owner, score, ttl,
@@ -227,6 +228,8 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "keep_for" => one(random, TTLS),
             "form" => one(random, &["text", "hex", "failed"]),
             "mode" => one(random, &["read", "write"]),
+            "value" if script.name == "lock/take" => one(random, BEGINNINGS),
+            "value" if script.name == "lock/drop" => ALONE,
             "fingerprint" | "value" => one(random, VALUES),
             "first" | "last" => index(random),
             "cursor" => one(random, &["0", "0", "0", "x"]),
@@ -251,7 +254,10 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
 
 /// A command, sometimes with a word too many or too few.
 fn command(random: &mut Rng) -> Vec<String> {
-    let (key, value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
+    let (mut key, mut value, field) = (one(random, KEYS), one(random, VALUES), one(random, FIELDS));
+    if random.u8(..4) == 0 {
+        (key, value) = ("main", ALONE);
+    }
     let in_order = if [HOLDERS, ENDS].contains(&key) {
         "queue"
     } else {

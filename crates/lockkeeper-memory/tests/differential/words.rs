@@ -69,6 +69,15 @@ pub(crate) const VALUES: &[&str] = &[
     "semaphore 1/2/3 a 7",
     "mutex * 9 9 9 x",
 ];
+/// One of them: a claim that holds alone, and can be dropped.
+pub(crate) const ALONE: &str = "mutex x a 7";
+/// Values of claims, up to their tokens.
+pub(crate) const BEGINNINGS: &[&str] = &[
+    "mutex x a ",
+    "fair x 67e55044-10b1-426f-9247-bb680e5fe0c8:7/9c1f4d03a2b75e68 ",
+    "rwlock 1 b ",
+    "semaphore 1/2 67e55044-10b1-426f-9247-bb680e5fe0c8:7/00c0ffee00c0ffee ",
+];
 /// Claims that no client of ours writes, and claims that one does: only the latter can be revoked.
 pub(crate) const CLAIMS: &[&str] = &[
     "a",

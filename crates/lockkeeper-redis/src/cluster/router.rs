@@ -49,14 +49,14 @@ pub(crate) async fn call_replicated(
 /// Sends a script to the node that has its keys; with `aside`, on a connection that is the caller's until it is dropped.
 async fn follow(
     shared: &Arc<Shared>,
-    call: Call,
+    mut call: Call,
     aside: bool,
 ) -> Result<(Reply, Option<ReplicaWaitConnection>), StoreError> {
     // Nothing is awaited before the request is queued, so requests for one node leave in the order of their first polls.
     let deadline = Instant::now() + call.timeout;
-    let request = Outgoing::of(&call)?;
-    let slot = request::slot(&call.item);
-    let owner = || match (call.item.server, call.item.keys.is_empty()) {
+    let (slot, anywhere) = (request::slot(&call.item), call.item.keys.is_empty());
+    let request = Outgoing::of(&mut call)?;
+    let owner = || match (call.item.server, anywhere) {
         (Some(server), _) => {
             let gone = || StoreError::not_sent("this node has no slots any more");
             shared.node(server).ok_or_else(gone)

@@ -422,8 +422,10 @@ fn command(name: &'static str) -> CustomCommand {
 /// allocates for a separate text but only counts for a slice; a batch of renewals has three hundred.
 fn arguments(request: &Outgoing, sharded: bool) -> Vec<FredValue> {
     let script = request.script(sharded).map(FredValue::from_static_str);
-    let mut rest = Bytes::copy_from_slice(request.args.joined().as_bytes());
-    let args = request.args.iter();
+    let mut all = Vec::with_capacity(request.args().map(str::len).sum());
+    request.args().for_each(|text| all.extend(text.as_bytes()));
+    let mut rest = Bytes::from(all);
+    let args = request.args();
     let args = args.map(|text| FredValue::Bytes(rest.split_to(text.len())));
     script.into_iter().chain(args).collect()
 }

@@ -191,7 +191,7 @@ fn command(request: &Outgoing, sharded: bool) -> Cmd {
     let words = || {
         std::iter::once(request.name)
             .chain(script)
-            .chain(request.args.iter())
+            .chain(request.args())
     };
     let mut command = Cmd::with_capacity(words().count(), words().map(str::len).sum());
     for word in words() {

@@ -12,6 +12,7 @@ mod cluster;
 mod credentials;
 #[cfg(test)]
 mod messages;
+mod native;
 #[cfg(test)]
 mod resp3;
 #[cfg(test)]

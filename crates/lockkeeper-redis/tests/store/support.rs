@@ -121,17 +121,27 @@ pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
     call(&lock::ACQUIRE, &keys, &args, form)
 }
 
+/// Asks for the name if it is free.
+pub(crate) fn acquire_alone(name: &str, claim: &str, form: Form) -> Call {
+    let keys = ["", ":counter", ":tombstone"].map(|part| format!("{name}{part}"));
+    let value = format!("mutex x {claim} ");
+    call(&lock::TAKE, &keys, &[&value, "60000", "0"], form)
+}
+
+/// Releases the claim with this value, if it is alone under the name.
+pub(crate) fn drop_alone(name: &str, value: &str, form: Form) -> Call {
+    call(&lock::DROP, &[name.to_owned()], &[value], form)
+}
+
 pub(crate) fn verify(name: &str, claim: &str, form: Form) -> Call {
     call(&lock::VERIFY, &[name.to_owned()], &[claim], form)
 }
 
 pub(crate) fn leave(name: &str, claim: &str, form: Form) -> Call {
-    call(
-        &lock::RELEASE_THIN,
-        &[name.to_owned()],
-        &[claim, "wake", "0"],
-        form,
-    )
+    let parts = ["", ":counter", ":tombstone", ":holders", ":queue", ":state"];
+    let keys = parts.map(|part| format!("{name}{part}"));
+    let args = [claim, "mutex", "x", "wake", "0", "0", "0", "0", "0"];
+    call(&lock::RELEASE, &keys, &args, form)
 }
 
 pub(crate) fn within(mut call: Call, timeout: Duration) -> Call {

@@ -270,7 +270,7 @@ impl Checks {
                 }
                 self.follow(name, next);
             }
-            (Verb::Release, Some(Status::Released | Status::NotHeld)) => {
+            (Verb::Release, Some(Status::Released | Status::Dropped | Status::NotHeld)) => {
                 self.freed[name] = Some(now);
                 self.released.insert((place, claim.to_owned()));
                 if !item.tombstone_ttl.is_zero() {

@@ -43,6 +43,7 @@ pub(super) struct Slipping {
     slip: Slip,
     calls: u64,
     keep_alives: u64,
+    doubled: bool,
     /// The claims whose last request has failed.
     failed: BTreeSet<(usize, String)>,
 }
@@ -53,6 +54,7 @@ impl Slipping {
             slip,
             calls: 0,
             keep_alives: 0,
+            doubled: false,
             failed: BTreeSet::new(),
         }
     }
@@ -69,7 +71,11 @@ impl Slipping {
         };
         match self.slip {
             Slip::Swap if self.calls == CALL => Sending::BehindNext,
-            Slip::Double if self.calls == CALL => Sending::Twice,
+            // Of a renewal, the second copy changes nothing, so the history goes on as before.
+            Slip::Double if verb(call) == Verb::Renew && !self.doubled => {
+                self.doubled = true;
+                Sending::Twice
+            }
             Slip::Late if keeps && self.keep_alives == KEEP_ALIVE => Sending::Late,
             Slip::DoubleRetry if retries() => Sending::Twice,
             _ => Sending::Usual,

@@ -18,6 +18,8 @@ pub struct RequestContext<'a> {
     /// The token of the claim's grant; `None` before that. An acquire that carries one repeats the grant and creates
     /// nothing.
     pub token: Option<FencingToken>,
+    /// The token with which the claim was granted, also when it has ended; `None` before that.
+    pub drawn: Option<FencingToken>,
     /// How long a release keeps the name unavailable.
     pub cooldown: Duration,
     /// How long a waiting claim counts as alive after a heartbeat.
@@ -45,6 +47,7 @@ impl<'a> RequestContext<'a> {
             ttl,
             floor,
             token,
+            drawn: None,
             cooldown: Duration::ZERO,
             waiter_ttl: Duration::ZERO,
             queue_limit: None,
@@ -52,6 +55,13 @@ impl<'a> RequestContext<'a> {
             polled: false,
             proposal: 0,
         }
+    }
+
+    /// Adds the token with which the claim was granted.
+    #[must_use]
+    pub const fn granted(mut self, drawn: Option<FencingToken>) -> Self {
+        self.drawn = drawn;
+        self
     }
 
     /// Adds the token that a lock on several servers asks all of them for.

@@ -13,6 +13,7 @@ use crate::seam::protocol::{
 };
 use crate::words::name::{Key, Name};
 use crate::words::owner::ClaimId;
+use crate::words::token::FencingToken;
 
 /// How much of a name a claim takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,6 +43,21 @@ impl Display for Share {
     }
 }
 
+/// The value of a claim that is alone under a name, see `shared/value.lua`; without a token, the part before it.
+struct Value<'a> {
+    kind: Kind,
+    share: Share,
+    claim: &'a ClaimId,
+    token: Option<FencingToken>,
+}
+
+impl Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} ", self.kind, self.share, self.claim)?;
+        self.token.map_or(Ok(()), |token| token.fmt(f))
+    }
+}
+
 /// One name of a kind that one server decides, for claims that take the same share of it.
 #[derive(Debug)]
 pub struct LockProtocol {
@@ -50,6 +66,8 @@ pub struct LockProtocol {
     share: Share,
     /// The other share of the kind, and the name of this mode.
     modes: Option<(Share, &'static str)>,
+    /// Whether the first request of a claim asks for a free name only.
+    takes: bool,
     reenters: bool,
     queues: bool,
     cohorts: bool,
@@ -65,11 +83,19 @@ impl LockProtocol {
             kind,
             share: Share::Whole,
             modes: None,
+            takes: false,
             reenters: false,
             queues: false,
             cohorts: false,
             heard: None,
         }
+    }
+
+    /// Lets the first request of a claim ask for a free name only, with [`lock::TAKE`]. Only for kinds whose acquire is [`lock::ACQUIRE`].
+    #[must_use]
+    pub const fn taking(mut self) -> Self {
+        self.takes = true;
+        self
     }
 
     /// Grants the lock again to an owner that already holds it.
@@ -126,6 +152,26 @@ impl LockProtocol {
         })
     }
 
+    /// The value of a claim that is alone under the name, see `shared/value.lua`.
+    const fn value<'a>(&'a self, claim: &'a ClaimId, token: Option<FencingToken>) -> Value<'a> {
+        let (kind, share) = (self.kind, self.share);
+        Value {
+            kind,
+            share,
+            claim,
+            token,
+        }
+    }
+
+    /// Asks for the name if it is free.
+    fn take(&self, ask: RequestContext<'_>) -> ScriptCall {
+        let name = &self.name;
+        let keys = [Key::Main(name), Key::Counter(name), Key::Tombstone(name, ask.claim)];
+        let value = self.value(ask.claim, None);
+        let args: [&dyn Display; 3] = [&value, &ask.ttl_ms(), &ask.floor];
+        ScriptCall::new(&lock::TAKE, keys, args)
+    }
+
     /// The keys that a request of one claim may need: those of the name, and the claim's tombstone.
     fn keys<'a>(&'a self, claim: &'a ClaimId) -> [Key<'a>; 6] {
         let [main, counter, holders, queue, state] = self.keys_of_all();
@@ -176,6 +222,11 @@ impl Protocol for LockProtocol {
     }
 
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
+        // One that must not wait gets its answer from one request.
+        let may_wait = ask.queue_limit != Some(0);
+        if self.takes && !ask.inflated && ask.token.is_none() && may_wait && !ask.polled {
+            return self.take(ask);
+        }
         let limit = ask.queue_limit();
         let queue_limit: &dyn Display = match (self.queues, ask.queue_limit) {
             (false, None) => &"poll",
@@ -197,6 +248,10 @@ impl Protocol for LockProtocol {
         ScriptCall::new(&lock::ACQUIRE, self.keys(ask.claim), args)
     }
 
+    fn takes(&self) -> bool {
+        self.takes
+    }
+
     fn renew(&self, ask: RequestContext<'_>) -> ScriptCall {
         let args: [&dyn Display; 3] = [ask.claim, &ask.ttl_ms(), &self.share];
         if !ask.inflated {
@@ -212,9 +267,10 @@ impl Protocol for LockProtocol {
     }
 
     fn release(&self, ask: RequestContext<'_>, in_doubt: bool) -> ScriptCall {
-        if !ask.inflated && !in_doubt {
-            let args: [&dyn Display; 3] = [ask.claim, &self.channel(), &ask.cooldown_ms()];
-            return ScriptCall::new(&lock::RELEASE_THIN, [self.name.main()], args);
+        let alone = !ask.inflated && !in_doubt && !ask.polled && ask.cooldown.is_zero();
+        if alone && ask.drawn.is_some() {
+            let value = self.value(ask.claim, ask.drawn);
+            return ScriptCall::new(&lock::DROP, [self.name.main()], [value]);
         }
         let args: [&dyn Display; 9] = [
             ask.claim,

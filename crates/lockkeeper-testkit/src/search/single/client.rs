@@ -159,9 +159,16 @@ impl Client {
         if let (Mode::Stores, Some(Verdict::Granted(token))) = (attempt.mode, verdict) {
             attempt.works_with = Some(token);
         }
-        if let Some(Verdict::Released { .. } | Verdict::Cooldown { .. } | Verdict::WasGone) =
-            verdict
-        {
+        let confirmed = matches!(
+            verdict,
+            Some(
+                Verdict::Released { .. }
+                    | Verdict::Cooldown { .. }
+                    | Verdict::Dropped
+                    | Verdict::WasGone
+            )
+        );
+        if confirmed {
             attempt.confirmed(until, now);
         }
         if let Question::Convert { old, .. } = asked.question {

@@ -239,6 +239,7 @@ impl Runs {
         let ask = RequestContext::new(self.claim(claimant), ttl, asked.floor, asked.token)
             .queueing(self.bounds.waiter_ttl(), self.bounds.max_queue)
             .on_inflated(asked.inflated)
+            .granted(asked.drawn)
             .cooling_down(Duration::from_millis(asked.cooldown.into()));
         Ok(match asked.question {
             Question::Acquire => protocol.acquire(ask),
@@ -369,6 +370,7 @@ impl Runs {
             floor: 0,
             token: None,
             inflated: true,
+            drawn: None,
             cooldown: 0,
         };
         for _ in 0..=patience {

@@ -150,6 +150,7 @@ impl OneName {
             floor,
             token,
             inflated: claim.may_be_inflated(),
+            drawn: claim.drawn(),
             cooldown: match question {
                 Question::Release { .. } => cooldown(claim, now),
                 _ => 0,
@@ -192,6 +193,7 @@ fn conversion(client: &mut Client, new: u8, old: u8, now: u8, sending: Sending) 
         floor,
         token: None,
         inflated: true,
+        drawn: None,
         cooldown: skipped,
     };
     let sent = attempt.change(now, |claim| {

@@ -156,6 +156,8 @@ pub(super) struct Asked {
     pub(super) token: Option<FencingToken>,
     /// Whether the name may be inflated, as far as the claim knows.
     pub(super) inflated: bool,
+    /// The token with which it was granted.
+    pub(super) drawn: Option<FencingToken>,
     /// For how many ms a release keeps the name from others.
     pub(super) cooldown: u16,
 }

@@ -58,6 +58,8 @@ impl fmt::Display for Told {
             Self::Answer(Answer::Busy(_)) => f.write_str("BUSY"),
             Self::Answer(Answer::Waiting { .. }) => f.write_str("WAITING"),
             Self::Answer(Answer::Released { holds, .. }) => write!(f, "RELEASED, {holds} held"),
+            Self::Answer(Answer::Dropped) => f.write_str("DROPPED"),
+            Self::Answer(Answer::Inflated) => f.write_str("INFLATED"),
             Self::Answer(Answer::NotHeld { .. }) => f.write_str("NOT_HELD"),
             Self::Answer(Answer::Gone) => f.write_str("GONE"),
             Self::Answer(answer) => write!(f, "{answer:?}"),

@@ -53,11 +53,11 @@ fn verb_of(script: &Script) -> Verb {
     let verb = sorts.fold(file, |verb, sort| verb.strip_prefix(sort).unwrap_or(verb));
     match Some(verb) {
         // A waiter for a latch asks by a look.
-        Some("acquire" | "look") => Verb::Acquire,
+        Some("take" | "acquire" | "look") => Verb::Acquire,
         Some("convert") => Verb::Convert,
         Some("heartbeat") => Verb::Heartbeat,
         Some(renew) if renew.starts_with("renew") => Verb::Renew,
-        Some("store") => Verb::Release,
+        Some("drop" | "store") => Verb::Release,
         Some(release) if release.starts_with("release") => Verb::Release,
         _ => Verb::Other,
     }
@@ -65,7 +65,18 @@ fn verb_of(script: &Script) -> Verb {
 
 /// The claims in a request; the script's own description says where they are.
 pub(in crate::simulation) fn claims(call: &Call) -> Vec<&str> {
-    labelled(call, "claim")
+    match value(call) {
+        Some(value) => value.split(' ').nth(2).into_iter().collect(),
+        None => labelled(call, "claim"),
+    }
+}
+
+/// The value of a claim that is alone under its name, or the part of it before the token, in a request that has it in place of the
+/// claim.
+fn value(call: &Call) -> Option<&str> {
+    let has = ["lock/take", "lock/drop"].contains(&call.item.script.name);
+    let values = labelled(call, "value");
+    values.first().copied().filter(|_| has)
 }
 
 /// The outcome of one claim of a request.
@@ -96,7 +107,10 @@ impl Item<'_> {
 pub(in crate::simulation) fn items<'a>(call: &'a Call, reply: &Reply) -> Vec<Item<'a>> {
     let script = call.item.script;
     let each = claims(call).into_iter().enumerate();
-    let shares = labelled(call, "share");
+    let shares = match value(call) {
+        Some(value) => value.split(' ').skip(1).take(1).collect(),
+        None => labelled(call, "share"),
+    };
     let times = ["waiter_ttl", "tombstone_ttl"].map(|label| labelled(call, label));
     let names = names(call);
     let item = |(index, claim)| {

@@ -184,8 +184,8 @@ impl Checks {
                     permits,
                     lost: false,
                 }),
-                // The reply to a late copy of an acquire, after the owner has begun to read: the place stays.
-                (Some(Status::WouldDeadlock), _) => {}
+                // The reply to a late copy of an acquire, after the owner has begun to read, or of a take: the place stays.
+                (Some(Status::WouldDeadlock | Status::Inflated), _) => {}
                 _ => queue.retain(|waiter| waiter.claim != claim),
             }
         }

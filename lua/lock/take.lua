@@ -1,0 +1,17 @@
+-- lock/take: acquires a free name for a claim that asks for the first time. If anything stands under the name, or the claim was released before,
+-- it changes nothing.
+--
+-- KEYS[1] main       written: the value of one claim, see shared/value
+-- KEYS[2] counter    the last token drawn by any name of the slot
+-- KEYS[3] tombstone  left by a release that overtook this claim's take
+-- ARGV[1] request    echoed
+-- ARGV[2] value      the value up to its token: `<kind> <share> <claim> `
+-- ARGV[3] ttl        of the lease, ms
+-- ARGV[4] floor      the largest token the caller has seen
+-- REPLY GRANTED token
+-- REPLY INFLATED     the name is not free, as far as this script looks: run lock/acquire
+-- PUBLISH nothing
+
+local token = draw_after(before, KEYS[2], ARGV[4], now)
+redis.call('SET', KEYS[1], ARGV[2] .. token, 'PX', ARGV[3])
+return ARGV[1] .. ' GRANTED ' .. token
