@@ -19,7 +19,7 @@ pub enum Status {
     OverLimit,
     /// One run does not finish the work: the script must be run again at once.
     More,
-    /// The name is inflated: the script for inflated names must be run at once.
+    /// The script did nothing, because it is for the simplest case only: the full one must be run at once.
     Inflated,
     /// The claim holds, and at least the ttl of its lease remains.
     Renewed,

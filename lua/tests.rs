@@ -402,6 +402,28 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
     }
 }
 
+/// `shared/take` comes before the constants of `shared/token`, and has them as numbers.
+#[test]
+fn the_numbers_of_a_take_are_those_of_the_counter() {
+    let (take, token) = (
+        include_str!("shared/take.lua"),
+        include_str!("shared/token.lua"),
+    );
+    let constant = |name: &str| -> u64 {
+        let (_, value) = token.split_once(&format!("local {name} = ")).unwrap();
+        let digits = value.lines().next().unwrap().trim_matches('\'');
+        digits.parse().unwrap()
+    };
+    let memory = constant("COUNTER_MEMORY");
+    for text in [
+        format!("> {} and", memory - constant("RAISED")),
+        format!("< {} then", constant("LARGEST_TOKEN")),
+        format!("'PX', '{memory}', 'GET')"),
+    ] {
+        assert_eq!(take.matches(&text).count(), 1, "{text}");
+    }
+}
+
 #[test]
 fn the_lock_file_pins_every_script() {
     let line = |folder, script: &Script, text| {

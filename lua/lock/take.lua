@@ -1,5 +1,5 @@
 -- lock/take: acquires a free name for a claim that asks for the first time. If anything stands under the name, or the claim was released before,
--- it changes nothing.
+-- it changes nothing. The usual case is in shared/take, which comes first and leaves `before` and `now`.
 --
 -- KEYS[1] main       written: the value of one claim, see shared/value
 -- KEYS[2] counter    the last token drawn by any name of the slot
@@ -9,7 +9,7 @@
 -- ARGV[3] ttl        of the lease, ms
 -- ARGV[4] floor      the largest token the caller has seen
 -- REPLY GRANTED token
--- REPLY INFLATED     the name is not free, as far as this script looks: run lock/acquire
+-- REPLY INFLATED     a key or a tombstone stands there: run lock/acquire
 -- PUBLISH nothing
 
 local token = draw_after(before, KEYS[2], ARGV[4], now)

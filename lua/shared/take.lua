@@ -1,5 +1,5 @@
--- shared/take: lock/take, but for a counter that the clock has not caught up with. It comes before the functions of the other fragments,
--- because defining them costs time.
+-- shared/take: lock/take, except where the counter is ahead of the clock, below the floor, or of another type. It comes before the functions of
+-- the other fragments, because defining them costs time. The numbers are those of shared/token.
 
 if redis.call('EXISTS', KEYS[1], KEYS[3]) ~= 0 then
   return ARGV[1] .. ' INFLATED'

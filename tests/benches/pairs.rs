@@ -14,7 +14,7 @@ use lockkeeper::{Client, Mutex};
 use lockkeeper_core::protocol::{LockProtocol, Protocol as _, RequestContext, ScriptCall};
 use lockkeeper_core::store::{Call, Form, Store, slot_of};
 use lockkeeper_core::{ClaimId, Kind, Name};
-use lockkeeper_lua::{Script, Status};
+use lockkeeper_lua::{Script, Status, lock};
 use lockkeeper_redis::{RedisOptions, Transport};
 use lockkeeper_testkit::server::Server;
 use redis::aio::MultiplexedConnection;
@@ -156,25 +156,27 @@ impl Ground {
 
     /// Prepares `pairs` acquires and releases of `name`.
     pub(crate) fn work(&self, way: Way, name: &str, pairs: usize) -> Result<Work> {
-        let orders = || (0..pairs).map(|number| self.orders(name, number));
+        let orders = || (0..pairs).map(|number| self.order(name, number));
         Ok(match way {
             Way::Lock(transport) => {
                 Work::Lock(Mutex::new(&self.side(transport).client, name), pairs)
             }
             Way::Store(transport) => {
-                let call = |item, number| Call::new(item, number, Form::Sha, REQUEST_TIMEOUT);
-                let calls = orders().map(|pair| Ok(pair?.map(|(item, number)| call(item, number))));
                 let store = Arc::clone(&self.side(transport).store);
-                Work::Store(store, calls.collect::<Result<_>>()?)
+                Work::Store(store, orders().collect::<Result<_>>()?)
             }
             Way::RedisRs => {
-                let pairs =
-                    orders().map(|pair| Ok(pair?.map(|(item, number)| command(&item, number))));
+                let pairs = orders().map(|order| {
+                    let order = order?;
+                    Ok((command(&order.take, order.request), order))
+                });
                 Work::RedisRs(self.redis_rs.clone(), pairs.collect::<Result<_>>()?)
             }
             Way::Fred => {
-                let pairs =
-                    orders().map(|pair| Ok(pair?.map(|(item, number)| arguments(item, number))));
+                let pairs = orders().map(|order| {
+                    let order = order?;
+                    Ok((arguments(order.take.clone(), order.request), order))
+                });
                 Work::Fred(self.fred.clone(), pairs.collect::<Result<_>>()?)
             }
         })
@@ -189,19 +191,34 @@ impl Ground {
         self.server.stop().await
     }
 
-    /// The lock's requests for one more claim: an acquire and a release, with their request numbers.
-    fn orders(&self, name: &str, number: usize) -> Result<[(ScriptCall, u64); 2]> {
+    /// The lock's requests for one more claim.
+    fn order(&self, name: &str, number: usize) -> Result<Order> {
         let name = Name::new(NAMESPACE, name)?;
         let request = u64::try_from(number)? * 2 + 1_000_000;
         let claim = ClaimId::new(
             self.over_redis_rs.client.new_owner(),
             request.wrapping_mul(0x9E37_79B9_7F4A_7C15),
         );
-        let lock = LockProtocol::new(name, Kind::new("mutex"));
+        let lock = LockProtocol::new(name, Kind::new("mutex")).taking();
         // A floor as long as a real one; the lock's scripts draw tokens from the clock, above it.
         let ask = RequestContext::new(&claim, TTL, 1_000_000_000_000_000, None).on_inflated(false);
-        let (acquire, leave) = (lock.acquire(ask), lock.release(ask, false));
-        Ok([(acquire, request), (leave, request + 1)])
+        let take = lock.acquire(ask);
+        Ok(Order { take, request })
+    }
+}
+
+/// A take, and what the drop needs that follows its answer.
+pub(crate) struct Order {
+    take: ScriptCall,
+    request: u64,
+}
+
+impl Order {
+    /// The key, the number and the value of the drop of a claim with this token.
+    fn drop(&self, token: &str) -> (&str, u64, String) {
+        let main = self.take.keys.first().unwrap_or_default();
+        let value = self.take.args.first().unwrap_or_default();
+        (main, self.request + 1, [value, token].concat())
     }
 }
 
@@ -210,11 +227,11 @@ pub(crate) enum Work {
     /// By the lock, this many times.
     Lock(Mutex, usize),
     /// By the store.
-    Store(Arc<dyn Store>, Vec<[Call; 2]>),
+    Store(Arc<dyn Store>, Vec<Order>),
     /// By redis-rs alone.
-    RedisRs(MultiplexedConnection, Vec<[Cmd; 2]>),
+    RedisRs(MultiplexedConnection, Vec<(Cmd, Order)>),
     /// By fred alone.
-    Fred(fred::clients::Client, Vec<[Vec<FredValue>; 2]>),
+    Fred(fred::clients::Client, Vec<(Vec<FredValue>, Order)>),
 }
 
 impl Work {
@@ -232,34 +249,48 @@ impl Work {
             }
             Self::Store(store, pairs) => {
                 times.reserve(pairs.len());
-                for [acquire, leave] in pairs {
+                let call = |item, number| Call::new(item, number, Form::Sha, REQUEST_TIMEOUT);
+                for order in pairs {
                     let start = Instant::now();
-                    let granted = store.call(acquire).await?.status();
-                    let left = store.call(leave).await?.status();
+                    let take = call(order.take.clone(), order.request);
+                    let granted = store.call(take).await?;
+                    let token = granted.field(0).and_then(|it| it.as_str());
+                    let (main, number, value) = order.drop(token.context("no token")?);
+                    let drop = ScriptCall::new(&lock::DROP, [main], [value]);
+                    let left = store.call(call(drop, number)).await?.status();
                     times.push(start.elapsed());
-                    ensure!((granted, left) == (Status::Granted, Status::Released));
+                    ensure!(left == Status::Dropped);
                 }
             }
             Self::RedisRs(mut connection, pairs) => {
                 times.reserve(pairs.len());
-                for [acquire, leave] in pairs {
+                for (take, order) in pairs {
                     let start = Instant::now();
-                    let granted = send(&mut connection, &acquire).await?;
-                    let left = send(&mut connection, &leave).await?;
+                    let granted = send(&mut connection, &take).await?;
+                    let redis::Value::BulkString(line) = &granted else {
+                        bail!("{granted:?}")
+                    };
+                    let (main, number, value) = order.drop(token(line)?);
+                    let mut drop = redis::cmd("EVALSHA");
+                    drop.arg(lock::DROP.sha1).arg(1).arg(main).arg(number).arg(value);
+                    let left = send(&mut connection, &drop).await?;
                     times.push(start.elapsed());
-                    ensure!(told(&granted) == Some(Status::Granted));
-                    ensure!(told(&left) == Some(Status::Released));
+                    ensure!(told(&left) == Some(Status::Dropped));
                 }
             }
             Self::Fred(client, pairs) => {
                 times.reserve(pairs.len());
-                for [acquire, leave] in pairs {
+                for (take, order) in pairs {
                     let start = Instant::now();
-                    let granted = execute(&client, acquire).await?;
-                    let left = execute(&client, leave).await?;
+                    let granted = execute(&client, take).await?;
+                    let Frame::BlobString { data, .. } = &granted else {
+                        bail!("{granted:?}")
+                    };
+                    let (main, number, value) = order.drop(token(data)?);
+                    let drop = ScriptCall::new(&lock::DROP, [main], [value]);
+                    let left = execute(&client, arguments(drop, number)).await?;
                     times.push(start.elapsed());
-                    ensure!(status(&granted) == Some(Status::Granted));
-                    ensure!(status(&left) == Some(Status::Released));
+                    ensure!(status(&left) == Some(Status::Dropped));
                 }
             }
         }
@@ -349,6 +380,12 @@ fn status(reply: &Frame) -> Option<Status> {
         Frame::BlobString { data, .. } => Status::parse(std::str::from_utf8(data).ok()?),
         _ => None,
     }
+}
+
+/// The token in the reply to a take.
+fn token(line: &[u8]) -> Result<&str> {
+    let mut words = std::str::from_utf8(line)?.split(' ');
+    words.nth(2).context("no token")
 }
 
 /// The status of a reply that is one line: its second word.

@@ -162,6 +162,30 @@ async fn a_grant_from_the_queue_below_a_token_that_was_seen_is_not_taken() {
     guard.release().await.unwrap();
 }
 
+/// The same for an owner that could lock again, and whose first claim the server has lost.
+#[tokio::test(start_paused = true)]
+async fn a_second_claim_of_an_acquisition_is_not_granted_below_a_token_that_was_seen() {
+    let server = MemoryStore::new();
+    let (one, other) = (client(&server), client(&server));
+    server.step_clock(3_600_000);
+    let seen = token(&other, "name").await;
+    server.step_clock(-3_600_000);
+    let first = FairLock::new(&one, "name").acquire().await.unwrap();
+    let waiting = tokio::spawn(FairLock::new(&other, "name").acquire().into_future());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The server loses everything, and another client is the first to come again.
+    server.command(&["FLUSHALL"]).await.unwrap();
+    drop(first);
+    let third = client(&server);
+    let again = FairLock::new(&third, "name").acquire().await.unwrap();
+    assert!(again.fencing_token().get() < seen);
+    tokio::time::sleep(TTL).await;
+    again.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.fencing_token().get() > seen);
+    guard.release().await.unwrap();
+}
+
 /// Whoever may publish and knows a claim can send what a script sends.
 #[tokio::test(start_paused = true)]
 async fn a_forged_grant_with_a_token_that_no_script_draws_grants_nothing() {

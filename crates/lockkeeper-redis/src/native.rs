@@ -1,4 +1,4 @@
-//! Scripts that some servers have as a command, which costs them a third: `lock/drop` is `DELIFEQ` of Valkey 9. Pure.
+//! Scripts that some servers have as a command, which costs them less: `lock/drop` is `DELIFEQ` of Valkey 9. Pure.
 //!
 //! A bare reply has no echo. So any answer but the two that the command can give is unknown, and a refusal that means "no such command" or
 //! "not for this user" is answered by the script instead, from then on for this connection.
@@ -7,7 +7,7 @@ use lockkeeper_core::store::{Outcome, StoreError, Value};
 
 use crate::reply;
 use crate::request::Outgoing;
-use crate::wire::{Answer, out_of_step};
+use crate::wire::Answer;
 
 /// The first version of Valkey that has it.
 const FIRST: u64 = 9;
@@ -31,14 +31,17 @@ pub(crate) fn answer(request: &Outgoing, answer: Answer) -> Option<Answer> {
     match answer {
         Ok(Value::Integer(1)) => Some(line("DROPPED")),
         Ok(Value::Integer(0)) => Some(line("INFLATED")),
-        Ok(_) => Some(Err(out_of_step())),
-        Err(error) if is_foreign(&error) => None,
+        // No script answers so, and the connection is replaced.
+        Ok(other) => Some(Ok(other)),
+        // As the script says it: another type has another value.
+        Err(error) if error.code() == Some("WRONGTYPE") => Some(line("INFLATED")),
+        Err(error) if is_unavailable(&error) => None,
         Err(error) => Some(Err(error)),
     }
 }
 
-/// Whether the server does not run such commands, for this user at least.
-fn is_foreign(error: &StoreError) -> bool {
+/// Whether the server does not run this command, for this user at least.
+fn is_unavailable(error: &StoreError) -> bool {
     let text = error.message();
     let unknown = text.starts_with("ERR unknown command");
     error.outcome() == Outcome::Refused && (unknown || error.code() == Some("NOPERM"))
@@ -49,7 +52,7 @@ mod tests {
     use std::time::Duration;
 
     use lockkeeper_core::protocol::ScriptCall;
-    use lockkeeper_core::store::{Call, Form};
+    use lockkeeper_core::store::{Call, Form, Reply};
     use lockkeeper_lua::{Script, lock};
 
     use super::*;
@@ -70,9 +73,12 @@ mod tests {
             let answer = answer(&drop, Ok(Value::Integer(number))).unwrap().unwrap();
             assert_eq!(answer.as_str(), Some(expected));
         }
+        let other_type = StoreError::refused("WRONGTYPE Operation against a key holding the wrong kind of value");
+        let told = answer(&drop, Err(other_type)).unwrap().unwrap();
+        assert_eq!(told.as_str(), Some("7 INFLATED"));
         for odd in [Value::Integer(2), Value::Nil, Value::Bytes(b"OK".to_vec())] {
-            let outcome = answer(&drop, Ok(odd)).unwrap().unwrap_err().outcome();
-            assert_eq!(outcome, Outcome::Unknown);
+            let read = Reply::read(7, answer(&drop, Ok(odd)).unwrap().unwrap());
+            assert!(read.is_err(), "{read:?}");
         }
     }
 

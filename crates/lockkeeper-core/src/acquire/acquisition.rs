@@ -306,11 +306,22 @@ impl Acquisition {
     }
 
     fn begin(&mut self, stage: Arc<Stage>) {
-        self.claims.clear();
+        self.drop_claims();
         self.trouble = None;
         self.awaited = 0;
         self.stage_began = stage.clock().now();
         self.under_way = stage;
+    }
+
+    /// Drops the claims of the stage, and so releases them. The floors of the first ones stay.
+    pub(super) fn drop_claims(&mut self) {
+        for claims in self.claims.drain(..) {
+            for (spec, part) in self.under_way.specs.iter().zip(&claims.parts) {
+                if let Some(floor) = part.floor.get() {
+                    spec.floor.set(floor);
+                }
+            }
+        }
     }
 
     /// Joins everything that is held into one hold.
@@ -343,7 +354,7 @@ impl Acquisition {
 
     /// Gives up everything, in the background.
     fn let_go(&mut self) {
-        self.claims.clear();
+        self.drop_claims();
         while let Some(last) = self.held.pop() {
             drop(last);
         }

@@ -81,7 +81,7 @@ impl Acquisition {
             None => {
                 if part.predecessor().is_some() {
                     // A failed handover named this claim, and may still be executed.
-                    self.claims.clear();
+                    self.drop_claims();
                 }
                 None
             }

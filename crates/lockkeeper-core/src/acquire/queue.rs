@@ -117,7 +117,7 @@ impl Acquisition {
                 (Validity::NotYet, _) => {}
                 _ => {
                     // Dropped, and so released.
-                    self.claims.clear();
+                    self.drop_claims();
                     return Ok(None);
                 }
             }

@@ -15,6 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use crate::acquire::options::Options;
 use crate::acquire::plan::{Plan, Target};
 use crate::claim::Verdict;
+use crate::engine::part::Floor;
 use crate::engine::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::requester::Failed;
@@ -49,6 +50,8 @@ pub(super) struct PartSpec {
     pub(super) terms: Terms,
     /// The server's name in errors, if there are several servers.
     pub(super) server: Option<Arc<str>>,
+    /// That of its first claim. If that claim still holds on the server, an owner that may hold again gets its token.
+    pub(super) floor: Floor,
 }
 
 /// The names that are asked for together: one, several by one script, or one on a majority of servers.
@@ -62,8 +65,6 @@ pub(super) struct Stage {
     pub(super) note: Option<Arc<str>>,
     /// Others hold the lock or wait for it: other acquisitions of its client may be polling its names.
     pub(super) contended: AtomicBool,
-    /// It has had claims before. One of them may still hold on the server, and an owner that holds gets the same token again.
-    armed: AtomicBool,
 }
 
 /// The outcome of an attempt to acquire a stage.
@@ -169,7 +170,6 @@ impl Stage {
                 patience,
                 note: note.cloned(),
                 contended: AtomicBool::new(false),
-                armed: AtomicBool::new(false),
             }));
         }
         check_queue_limit(&made, options.max_queue)?;
@@ -186,7 +186,6 @@ impl Stage {
                 patience: self.patience,
                 note: self.note.clone(),
                 contended: AtomicBool::new(false),
-                armed: AtomicBool::new(true),
             })
         };
         self.specs.iter().map(alone)
@@ -344,12 +343,14 @@ impl Stage {
     /// anything is sent.
     pub(super) fn arm(&self) -> Unreleased {
         let engine = &self.first().engine;
-        let again = self.armed.swap(true, Ordering::Relaxed);
         let arm = |spec: &PartSpec| {
             let id = engine.claim(spec.owner);
-            let mut terms = self.terms(spec);
-            terms.draws &= !(again && spec.protocol.reenters());
-            engine.arm(id, &spec.protocol, terms, self.note.clone(), None)
+            let terms = self.terms(spec);
+            let part = engine.arm(id, &spec.protocol, terms, self.note.clone(), None);
+            if let Some(floor) = spec.floor.get() {
+                part.floor.set(floor);
+            }
+            part
         };
         Unreleased {
             engine: Arc::clone(engine),
@@ -448,6 +449,7 @@ impl PartSpec {
             engine,
             protocol,
             server: None,
+            floor: Floor::none(),
         })
     }
 }

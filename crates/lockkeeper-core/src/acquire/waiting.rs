@@ -213,10 +213,10 @@ impl Acquisition {
         self.trouble = None;
         if let ([Ok(Verdict::Stored)], Some(record)) = (&outcomes[..], record) {
             // A copy of the abandoned request may still be executed.
-            self.claims.clear();
+            self.drop_claims();
             return Ok(Asked::Done(Arc::new(record)));
         }
-        let read = stage.read(outcomes).inspect_err(|_| self.claims.clear())?;
+        let read = stage.read(outcomes).inspect_err(|_| self.drop_claims())?;
         Ok(match read {
             Read::Granted(tokens) => {
                 let claims = std::mem::take(&mut self.claims);
@@ -230,7 +230,7 @@ impl Acquisition {
                 if needs > 1 && !nothing_there {
                     // An earlier request without an answer may have acquired some of these claims; they must not outlive the
                     // wait.
-                    self.claims.clear();
+                    self.drop_claims();
                 }
                 let now = stage.clock().now();
                 let jitter = self.chance.within(JITTER, Purpose::Jitter, self.asked);
@@ -246,12 +246,12 @@ impl Acquisition {
                 })
             }
             Read::Apart => {
-                self.claims.clear();
+                self.drop_claims();
                 Asked::Apart
             }
             Read::Waiting => Asked::Waiting,
             Read::Spent(error) => {
-                self.claims.clear();
+                self.drop_claims();
                 let silent = true;
                 Asked::Again { error, silent }
             }

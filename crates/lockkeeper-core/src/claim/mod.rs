@@ -58,6 +58,8 @@ pub struct Claim {
     inflated: bool,
     /// The token with which the claim was granted. It stays when the claim has ended.
     drawn: Option<FencingToken>,
+    /// A release was refused: some of the name's keys may be on another node, so the next one names the main key alone if it can.
+    release_refused: bool,
     /// An acquire was abandoned and may still be executed.
     acquire_in_doubt: bool,
     /// A release was abandoned and may have been executed.
@@ -106,6 +108,7 @@ impl Claim {
             present: false,
             inflated: false,
             drawn: None,
+            release_refused: false,
             acquire_in_doubt: false,
             release_in_doubt: false,
             queue: None,
@@ -129,6 +132,11 @@ impl Claim {
     /// Returns the token with which the claim was granted; `None` before that.
     pub const fn drawn(&self) -> Option<FencingToken> {
         self.drawn
+    }
+
+    /// Whether it has ended, and others may have to be told of that.
+    pub(crate) const fn leaves_to_others(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_)) && !self.release_refused
     }
 
     /// Notes that the server stores a larger token with the claim now, if it was not larger already.
@@ -420,6 +428,9 @@ impl Claim {
             (Verb::Convert, Outcome::Unknown) => self.conversion_in_doubt = true,
             // Some of its keys may be on another node. So the next renewal first names the main key alone.
             (Verb::Renew, Outcome::Refused) => self.inflated = false,
+            (Verb::Release, Outcome::Refused) => {
+                (self.inflated, self.release_refused) = (false, true);
+            }
             _ => {}
         }
         self.doubt();

@@ -80,8 +80,8 @@ pub trait Lock: Clone + fmt::Debug + Send + Sync + 'static {
         async move { plan.inspect().await }
     }
 
-    /// Asks all holders to release the lock, on all its names and servers, as [`Client::revoke`] does for one name. It also
-    /// knows the keys of other libraries' locks. Returns how many claims were told.
+    /// Asks all holders to release the lock, on all its names and servers, as [`Client::revoke`] does for one name. It
+    /// works for Redisson's locks too. Returns how many claims were revoked.
     ///
     /// # Errors
     ///

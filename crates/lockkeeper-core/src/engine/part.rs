@@ -22,8 +22,36 @@ use crate::words::owner::ClaimId;
 use crate::words::store_error::StoreError;
 use crate::words::token::FencingToken;
 
-/// No token, and so no floor either.
-const UNASKED: u64 = u64::MAX;
+/// The largest token that the client had seen in a name's slot before something was asked for it; none before that.
+#[derive(Debug)]
+pub(crate) struct Floor(AtomicU64);
+
+impl Floor {
+    /// No token.
+    const NONE: u64 = u64::MAX;
+
+    pub(crate) const fn none() -> Self {
+        Self(AtomicU64::new(Self::NONE))
+    }
+
+    pub(crate) fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|floor| *floor != Self::NONE)
+    }
+
+    /// Sets it, unless it is set.
+    pub(crate) fn set(&self, floor: u64) {
+        // Requests of one claim, and claims of one acquisition, follow each other.
+        if self.get().is_none() {
+            self.0.store(floor, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Clone for Floor {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
 
 /// A claim with all its data, shared by its guard, its leases, the renewer and the releaser.
 #[derive(Debug)]
@@ -48,8 +76,8 @@ pub(crate) struct Part {
     place: AtomicU32,
     /// The observer has been told how the lease ended.
     end_told: AtomicBool,
-    /// The largest token that the client had seen in the name's slot when the claim first asked; [`UNASKED`] before that.
-    floor: AtomicU64,
+    /// That of the claim's first request, or of the first claim of its acquisition.
+    pub(crate) floor: Floor,
     /// The grant that it is a part of.
     grant: Mutex<Weak<Grant>>,
     /// Notified when the claim changes its phase, above all when its validity ends.
@@ -100,7 +128,7 @@ impl Part {
             shown: AtomicBool::new(false),
             place: AtomicU32::new(0),
             end_told: AtomicBool::new(false),
-            floor: AtomicU64::new(UNASKED),
+            floor: Floor::none(),
             grant: Mutex::default(),
             changed: Notify::new(),
         }
@@ -117,21 +145,12 @@ impl Part {
         !self.shown.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes the floor of a request; that of the first one counts.
-    pub(crate) fn asks_above(&self, floor: u64) {
-        // Requests of one claim follow each other.
-        if self.floor.load(Ordering::Relaxed) == UNASKED {
-            self.floor.store(floor, Ordering::Relaxed);
-        }
-    }
-
     /// Checks the token of a grant.
     ///
     /// # Errors
     ///
     /// If the counter is at its end, or has gone back: the token is not larger than one that the client had seen before it asked.
     pub(crate) fn trusts(&self, token: FencingToken) -> std::result::Result<(), StoreError> {
-        let floor = self.floor.load(Ordering::Relaxed);
         let name = self.protocol.name();
         if token >= FencingToken::END {
             let counter = name.counter();
@@ -141,7 +160,9 @@ impl Part {
             )));
         }
         let draws = self.terms.draws && self.predecessor.get().is_none();
-        if draws && floor != UNASKED && token.get() <= floor {
+        if let Some(floor) = self.floor.get().filter(|_| draws)
+            && token.get() <= floor
+        {
             let counter = name.counter();
             return Err(StoreError::distrusted(format!(
                 "the server granted with fencing token {token} after {floor}: {counter} has gone back; ask again, since every \

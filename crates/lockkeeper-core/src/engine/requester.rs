@@ -258,35 +258,32 @@ impl Requester {
     }
 
     pub(crate) fn ask<'a>(&self, part: &'a Part) -> RequestContext<'a> {
-        let (token, drawn, cooldown_until, inflated) = {
+        let (token, drawn, cooldown_until, inflated, leaves) = {
             let claim = part.claim();
             (
                 claim.token(),
                 claim.drawn(),
                 claim.cooldown_until(),
                 claim.may_be_inflated(),
+                claim.leaves_to_others(),
             )
         };
         let keep = cooldown_until.map_or(Duration::ZERO, |end| end.since(self.clock.now()));
         let floor = self.floors.of(part.protocol.name());
-        part.asks_above(floor);
+        part.floor.set(floor);
         let terms = &part.terms;
         RequestContext::new(&part.id, terms.ttl, floor, token)
             .granted(drawn)
             .cooling_down(keep)
             .queueing(terms.waiter_ttl, terms.queue_limit.map(u64::from))
             .on_inflated(inflated)
-            .polling(part.is_polled())
+            // Of a name that was lately held by others, somebody probably has to be told.
+            .polling(part.is_polled() || leaves && self.refusals.expect_others(part.protocol.name()))
             .proposing(terms.proposal)
     }
 
     fn item(&self, part: &Part, verb: Verb, overtakes: bool) -> ScriptCall {
-        let mut ask = self.ask(part);
-        if verb == Verb::Release && self.refusals.expect_others(part.protocol.name()) {
-            // Somebody probably has to be told.
-            ask = ask.polling(true);
-        }
-        Self::item_of(part, verb, overtakes, ask)
+        Self::item_of(part, verb, overtakes, self.ask(part))
     }
 
     fn item_of(part: &Part, verb: Verb, overtakes: bool, ask: RequestContext<'_>) -> ScriptCall {
@@ -319,12 +316,15 @@ impl Requester {
         may_resend: impl Fn() -> bool,
     ) -> Result<(&'static Script, Reply), StoreError> {
         let by_sha = item();
-        let script = by_sha.script;
+        let mut script = by_sha.script;
         let by_sha = self.send(Call::new(by_sha, request, Form::Sha, timeout));
         let reply = match by_sha.await {
             Err(error) if error.is_noscript() && may_resend() => {
-                let by_text = Call::new(item(), request, Form::Source, timeout);
-                self.send(by_text).await?
+                // What is known about the name may have changed, and the script with it.
+                let by_text = item();
+                script = by_text.script;
+                self.send(Call::new(by_text, request, Form::Source, timeout))
+                    .await?
             }
             reply => reply?,
         };

@@ -289,7 +289,8 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Makes the claim a holder, if that is possible now.
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall;
 
-    /// Returns whether a claim that is not [known to be inflated](RequestContext::inflated) asks for a free name only, when it asks first.
+    /// Returns whether the first request of a claim asks for a free name only, while nothing says that the name is
+    /// [inflated](RequestContext::inflated). Its answer is then a grant or [`Answer::Inflated`].
     fn takes(&self) -> bool {
         false
     }

@@ -52,7 +52,7 @@ pub enum Answer {
     Stored,
     /// The server has more to do: send the same request again at once.
     More,
-    /// The name is inflated: run another script at once.
+    /// The server did nothing, because the script is for the simplest case only: run the full one at once.
     Inflated,
     /// The claim holds, and its lease has been extended.
     Renewed,

@@ -71,8 +71,8 @@ impl Slipping {
         };
         match self.slip {
             Slip::Swap if self.calls == CALL => Sending::BehindNext,
-            // Of a renewal, the second copy changes nothing, so the history goes on as before.
-            Slip::Double if verb(call) == Verb::Renew && !self.doubled => {
+            // The second copy changes nothing, and the history goes on as before.
+            Slip::Double if call.item.script.name == "lock/acquire" && !self.doubled => {
                 self.doubled = true;
                 Sending::Twice
             }
