@@ -128,6 +128,9 @@ impl Mutant {
         Self::TakenIsAbandoned,
     ];
 
+    /// Nothing may show these: they change only what is advice.
+    pub const HARMLESS: [Self; 1] = [Self::NoisyAdvice];
+
     /// All other defects of locks on one server.
     pub const ALL: [Self; 20] = [
         Self::DeadlineFromAnswer,

@@ -85,11 +85,6 @@ impl Texts {
         // There is a text at each of these indexes.
         (0..self.len()).map(|index| self.get(index).unwrap_or_default())
     }
-
-    /// Returns all texts with nothing between them.
-    pub fn joined(&self) -> &str {
-        &self.buffer
-    }
 }
 
 impl fmt::Debug for Texts {
