@@ -272,7 +272,11 @@ impl Work {
                     };
                     let (main, number, value) = order.drop(token(line)?);
                     let mut drop = redis::cmd("EVALSHA");
-                    drop.arg(lock::DROP.sha1).arg(1).arg(main).arg(number).arg(value);
+                    drop.arg(lock::DROP.sha1)
+                        .arg(1)
+                        .arg(main)
+                        .arg(number)
+                        .arg(value);
                     let left = send(&mut connection, &drop).await?;
                     times.push(start.elapsed());
                     ensure!(told(&left) == Some(Status::Dropped));

@@ -63,7 +63,10 @@ fn costs(executed: &BTreeMap<String, u64>) -> Result<()> {
     // Valkey 9 has a command that does what the release does.
     let native = executed.get("delifeq").copied().unwrap_or(0);
     ensure!([0, 100].contains(&native), "{executed:?}");
-    ensure!(executed.get("evalsha") == Some(&(200 - native)), "{executed:?}");
+    ensure!(
+        executed.get("evalsha") == Some(&(200 - native)),
+        "{executed:?}"
+    );
     let raised = executed.get("time").copied().unwrap_or(0);
     ensure!(raised <= 100, "{executed:?}");
     for other in [

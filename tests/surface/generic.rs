@@ -87,7 +87,12 @@ async fn work_under_two_locks_runs_in_a_task() -> Result<()> {
     let client = client()?;
     let (one, other) = (Mutex::new(&client, "a"), FairLock::new(&client, "b"));
     let task = tokio::spawn(async move {
-        let inner = async |_| other.acquire().hold(async |lease| lease.fencing_token()).await;
+        let inner = async |_| {
+            other
+                .acquire()
+                .hold(async |lease| lease.fencing_token())
+                .await
+        };
         one.acquire().hold(inner).await
     });
     ensure!(task.await???.get() > 0);

@@ -73,7 +73,9 @@ mod tests {
             let answer = answer(&drop, Ok(Value::Integer(number))).unwrap().unwrap();
             assert_eq!(answer.as_str(), Some(expected));
         }
-        let other_type = StoreError::refused("WRONGTYPE Operation against a key holding the wrong kind of value");
+        let other_type = StoreError::refused(
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
         let told = answer(&drop, Err(other_type)).unwrap().unwrap();
         assert_eq!(told.as_str(), Some("7 INFLATED"));
         for odd in [Value::Integer(2), Value::Nil, Value::Bytes(b"OK".to_vec())] {
@@ -86,10 +88,19 @@ mod tests {
     fn only_a_command_that_the_user_does_not_have_is_tried_as_a_script() {
         let drop = request(&lock::DROP, &["main"], &["mutex x a 5"]);
         for (text, falls_back) in [
-            ("ERR unknown command 'DELIFEQ', with args beginning with: 'main'", true),
-            ("NOPERM User app has no permissions to run the 'delifeq' command", true),
+            (
+                "ERR unknown command 'DELIFEQ', with args beginning with: 'main'",
+                true,
+            ),
+            (
+                "NOPERM User app has no permissions to run the 'delifeq' command",
+                true,
+            ),
             ("MOVED 7 127.0.0.1:7001", false),
-            ("READONLY You can't write against a read only replica.", false),
+            (
+                "READONLY You can't write against a read only replica.",
+                false,
+            ),
         ] {
             let answered = answer(&drop, Err(StoreError::refused(text)));
             assert_eq!(answered.is_none(), falls_back, "{text}");

@@ -180,8 +180,8 @@ pub mod redisson {
 pub use lockkeeper_core::store::{Outcome, StoreError};
 pub use lockkeeper_core::{
     Acquire, AcquisitionEvent, AcquisitionOutcome, Advice, Client, ClientBuilder, ClientEvent,
-    CloseReport, CoolsDown, End, Error, FencingToken, Guard, Hold, Holder, HolderState, Inspection, Kind,
-    Lease, LeaseEvent, LeaseState, Lock, LossReason, Lost, Names, Observed, Observer, Owner,
+    CloseReport, CoolsDown, End, Error, FencingToken, Guard, Hold, Holder, HolderState, Inspection,
+    Kind, Lease, LeaseEvent, LeaseState, Lock, LossReason, Lost, Names, Observed, Observer, Owner,
     Permits, Plan, Queued, Record, Released, Result, ServerFacts, SingleServer, Target, Tries,
     TryAcquire, Until, Waiter, Waits, Watch, Work,
 };

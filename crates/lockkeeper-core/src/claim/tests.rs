@@ -82,7 +82,10 @@ fn a_claim_that_has_ended_knows_its_token_until_another_is_written_back() {
     claim.raised(FencingToken::new(9));
     claim.raised(FencingToken::new(8));
     claim.end(at(2));
-    assert_eq!((claim.token(), claim.drawn()), (None, Some(FencingToken::new(9))));
+    assert_eq!(
+        (claim.token(), claim.drawn()),
+        (None, Some(FencingToken::new(9)))
+    );
     claim.send(Verb::Release, 2, at(2)).unwrap();
     assert_eq!(claim.answered(2, Answer::Inflated, at(3)), Verdict::More);
     assert!(claim.may_be_inflated());

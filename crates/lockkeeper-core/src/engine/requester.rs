@@ -278,7 +278,9 @@ impl Requester {
             .queueing(terms.waiter_ttl, terms.queue_limit.map(u64::from))
             .on_inflated(inflated)
             // Of a name that was lately held by others, somebody probably has to be told.
-            .polling(part.is_polled() || leaves && self.refusals.expect_others(part.protocol.name()))
+            .polling(
+                part.is_polled() || leaves && self.refusals.expect_others(part.protocol.name()),
+            )
             .proposing(terms.proposal)
     }
 

@@ -33,7 +33,10 @@ fn the_first_waiter_subscribes_and_looks_once_that_is_confirmed() {
         registry.join(C, (), None, PATIENCE, None, at(0)),
         (1, vec![Step::Subscribe(C.into())])
     );
-    assert_eq!(registry.join(C, (), None, PATIENCE, None, at(0)), (2, vec![]));
+    assert_eq!(
+        registry.join(C, (), None, PATIENCE, None, at(0)),
+        (2, vec![])
+    );
     assert!(
         !looks(&mut registry, 1, 0),
         "not before the subscription is confirmed"
@@ -94,9 +97,7 @@ fn a_poller_that_was_granted_lets_the_next_wait_for_its_own_lease() {
     registry.message(C, at(1));
     assert!(looks(&mut registry, 1, 1));
     assert_eq!(registry.leave(C, 1, Some(at(301)), at(1)), [Step::Wake(2)]);
-    assert!(
-        matches!(registry.turn(C, 2, at(2)), Turn::Wait(Some(until)) if until == at(301))
-    );
+    assert!(matches!(registry.turn(C, 2, at(2)), Turn::Wait(Some(until)) if until == at(301)));
     assert!(looks(&mut registry, 2, 301));
 }
 
@@ -195,10 +196,7 @@ fn a_refused_subscription_is_told_to_every_waiter() {
     registry.join(C, (), None, PATIENCE, None, at(0));
     let steps = registry.subscription_failed(C, Some(StoreError::refused("NOPERM")), at(0));
     assert_eq!(steps, [Step::Wake(1), Step::Wake(2)]);
-    assert!(matches!(
-        registry.turn(C, 2, at(0)),
-        Turn::GiveUp(_)
-    ));
+    assert!(matches!(registry.turn(C, 2, at(0)), Turn::GiveUp(_)));
 }
 
 #[test]
@@ -375,8 +373,18 @@ fn while_a_poll_stays_without_an_answer_the_least_patient_polls_beside_it() {
     assert_eq!(registry.silent(C, 4), [], "nobody has less patience");
     registry.unreachable(C, 4, &error);
     let gives_up = |turn| matches!(turn, Turn::GiveUp(_));
-    assert!([4, 5].map(|waiter| registry.turn(C, waiter, at(2))).into_iter().all(gives_up));
-    assert!(![1, 2, 3].map(|waiter| registry.turn(C, waiter, at(2))).into_iter().any(gives_up));
+    assert!(
+        [4, 5]
+            .map(|waiter| registry.turn(C, waiter, at(2)))
+            .into_iter()
+            .all(gives_up)
+    );
+    assert!(
+        ![1, 2, 3]
+            .map(|waiter| registry.turn(C, waiter, at(2)))
+            .into_iter()
+            .any(gives_up)
+    );
 }
 
 #[test]

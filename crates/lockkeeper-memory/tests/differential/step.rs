@@ -7,10 +7,9 @@ use lockkeeper_core::store::Value;
 use lockkeeper_lua::Script;
 
 use crate::words::{
-    ALONE, BEGINNINGS,
-    BEHIND_THE_FLOOR, CHANNEL, CLAIMS, COUNTED, ENDS, FIELDS, FLOORS, HOLDERS, KEYS, PATTERNS,
-    SCORES, SHAPES, TIMEOUTS, TTLS, VALUES, bound, index, member, members, offset, one, owned,
-    owner, score, ttl,
+    ALONE, BEGINNINGS, BEHIND_THE_FLOOR, CHANNEL, CLAIMS, COUNTED, ENDS, FIELDS, FLOORS, HOLDERS,
+    KEYS, PATTERNS, SCORES, SHAPES, TIMEOUTS, TTLS, VALUES, bound, index, member, members, offset,
+    one, owned, owner, score, ttl,
 };
 use crate::{Reply, Side};
 

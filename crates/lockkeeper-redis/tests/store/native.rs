@@ -42,7 +42,9 @@ async fn a_user_without_the_command_drops_by_the_script_and_asks_once() {
     bounded(async {
         let server = Server::start().await.unwrap();
         let has_it = server.command(&["DELIFEQ", "none", "none"]).await.is_ok();
-        let mut user = vec!["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"];
+        let mut user = vec![
+            "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all",
+        ];
         if has_it {
             user.push("-delifeq");
         }
@@ -59,12 +61,17 @@ async fn a_user_without_the_command_drops_by_the_script_and_asks_once() {
         if has_it {
             let stats = server.command(&["INFO", "commandstats"]).await.unwrap();
             let stats = stats.into_text().unwrap();
-            let line = stats.lines().find(|line| line.starts_with("cmdstat_delifeq:"));
+            let line = stats
+                .lines()
+                .find(|line| line.starts_with("cmdstat_delifeq:"));
             let rejected = line.and_then(|line| line.split("rejected_calls=").nth(1));
             let rejected = rejected.and_then(|rest| rest.split(',').next());
             assert_eq!(rejected, Some("1"), "{line:?}");
         }
-        assert_eq!(server.command(&["EXISTS", "name"]).await.unwrap(), Reply::Integer(0));
+        assert_eq!(
+            server.command(&["EXISTS", "name"]).await.unwrap(),
+            Reply::Integer(0)
+        );
     })
     .await;
 }

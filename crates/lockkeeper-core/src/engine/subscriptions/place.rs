@@ -56,7 +56,9 @@ impl Place {
         let now = subscriptions.clock.now();
         let reader = Reader::Waiters(protocol.is_wake());
         let waiter = subscriptions.change_state(|state| {
-            let (waiter, steps) = state.registry.join(&channel, reader, owner, patience, free, now);
+            let (waiter, steps) = state
+                .registry
+                .join(&channel, reader, owner, patience, free, now);
             if let Some(parts) = protocol.shared_parts() {
                 state.registry.share(&channel, waiter, parts);
             }

@@ -166,7 +166,11 @@ impl LockProtocol {
     /// Asks for the name if it is free.
     fn take(&self, ask: RequestContext<'_>) -> ScriptCall {
         let name = &self.name;
-        let keys = [Key::Main(name), Key::Counter(name), Key::Tombstone(name, ask.claim)];
+        let keys = [
+            Key::Main(name),
+            Key::Counter(name),
+            Key::Tombstone(name, ask.claim),
+        ];
         let value = self.value(ask.claim, None);
         let args: [&dyn Display; 3] = [&value, &ask.ttl_ms(), &ask.floor];
         ScriptCall::new(&lock::TAKE, keys, args)

@@ -18,9 +18,8 @@ fn no_mutant_is_forgotten_and_there_are_enough() {
         .map(|hunt| hunt.mistake.name())
         .collect();
     // Those are found by trying thread interleavings, see tests/threads.
-    let elsewhere = |defect: &Defect| {
-        Defect::OF_THREADS.contains(defect) || Defect::HARMLESS.contains(defect)
-    };
+    let elsewhere =
+        |defect: &Defect| Defect::OF_THREADS.contains(defect) || Defect::HARMLESS.contains(defect);
     for defect in Defect::EVERY.iter().filter(|it| !elsewhere(it)) {
         assert!(hunted.contains(&format!("{defect:?}")), "{defect:?}");
     }
