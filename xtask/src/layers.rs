@@ -45,6 +45,7 @@ pub(crate) const STORE: Layers = Layers {
             "translation",
         ],
         &["wire"],
+        &["native"],
         &["connection"],
         &["advice", "connection_slot", "sentinel"],
         &["locator"],

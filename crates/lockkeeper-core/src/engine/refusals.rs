@@ -35,7 +35,7 @@ impl Refusals {
     pub(crate) fn expect_others(&self, name: &Name) -> bool {
         let counter = self.counter(name);
         if mutant!(NoisyAdvice) {
-            return counter.fetch_add(1, Ordering::Relaxed) % 3 == 0;
+            return counter.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
         }
         counter.load(Ordering::Relaxed) > 0
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, ensure};
 use lockkeeper_core::store::{Form, Store};
 use lockkeeper_lua::Status;
 use lockkeeper_redis::RedisStore;
@@ -10,17 +11,18 @@ use lockkeeper_testkit::server::{Reply, Server};
 use crate::support::{acquire_alone, bounded, connect, drop_alone, options, verify};
 
 /// Takes the name and drops it; returns what the drop was answered.
-async fn pair(store: &RedisStore, claim: &str) -> Status {
-    let granted = store.call(acquire_alone("name", claim, Form::Source));
-    let granted = granted.await.unwrap();
-    let token = granted.field(0).and_then(|token| token.as_str()).unwrap();
-    let value = format!("mutex x {claim} {token}");
-    let wrong = drop_alone("name", &format!("{value}p"), Form::Source);
-    assert_eq!(store.call(wrong).await.unwrap().status(), Status::Inflated);
-    let dropped = store.call(drop_alone("name", &value, Form::Source)).await;
-    let gone = store.call(verify("name", claim, Form::Source)).await;
-    assert_eq!(gone.unwrap().status(), Status::Gone);
-    dropped.unwrap().status()
+async fn pair(store: &RedisStore, claim: &str) -> Result<Status> {
+    let granted = store
+        .call(acquire_alone("name", claim, Form::Source))
+        .await?;
+    let token = granted.field(0).and_then(|token| token.as_str());
+    let value = format!("mutex x {claim} {}", token.context("no token")?);
+    let flagged = drop_alone("name", &format!("{value}p"), Form::Source);
+    ensure!(store.call(flagged).await?.status() == Status::Inflated);
+    let dropped = store.call(drop_alone("name", &value, Form::Source)).await?;
+    let gone = store.call(verify("name", claim, Form::Source)).await?;
+    ensure!(gone.status() == Status::Gone);
+    Ok(dropped.status())
 }
 
 #[tokio::test]
@@ -30,7 +32,7 @@ async fn a_drop_is_one_command_if_the_server_has_it() {
         let has_it = server.command(&["DELIFEQ", "none", "none"]).await.is_ok();
         let before = server.commandstats("delifeq").await.unwrap_or(0);
         let store = connect(&server.url()).await.unwrap();
-        assert_eq!(pair(&store, "a").await, Status::Dropped);
+        assert_eq!(pair(&store, "a").await.unwrap(), Status::Dropped);
         let sent = server.commandstats("delifeq").await.unwrap_or(0) - before;
         assert_eq!(sent, if has_it { 2 } else { 0 });
     })
@@ -56,7 +58,7 @@ async fn a_user_without_the_command_drops_by_the_script_and_asks_once() {
             .await
             .unwrap();
         for claim in ["a", "b", "c"] {
-            assert_eq!(pair(&store, claim).await, Status::Dropped);
+            assert_eq!(pair(&store, claim).await.unwrap(), Status::Dropped);
         }
         if has_it {
             let stats = server.command(&["INFO", "commandstats"]).await.unwrap();
