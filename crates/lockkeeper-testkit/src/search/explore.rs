@@ -245,7 +245,10 @@ fn trace<M: Model>(model: &mut M, path: impl Iterator<Item = M::State>) -> Resul
     model.moves(state, &mut moves)?;
     for Move { step, to, broken } in moves.all {
         let broken = match broken {
-            None => model.judge(to)?.broken,
+            None => {
+                let canonical = model.canonical(to);
+                model.judge(canonical)?.broken
+            }
             broken => broken,
         };
         if let Some(violation) = broken {
