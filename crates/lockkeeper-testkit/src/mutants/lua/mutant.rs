@@ -114,8 +114,10 @@ impl Mutant {
             Where::Limits => Bounds::new(3, &[2], 2, 0, 1).with(Incident::LimitSet),
             Where::Conversions => Bounds::conversions(),
             Where::UnequalLeases => Bounds::new(2, &[3, 2], 4, 1, 1),
+            // Without faults: a token whose reply is lost is in nobody's floor.
             Where::CounterLost => Bounds {
                 clients: 1,
+                faults: 0,
                 ..Bounds::small().with(Incident::CounterLost)
             },
             Where::ClockRight(incident) => Bounds::new(2, &[2, 2], 3, 0, 1)
