@@ -94,15 +94,17 @@ impl Connection {
     /// Sends one request, worded for this server, and waits for its answer.
     ///
     /// It is queued when the future is first polled: nothing is awaited before that.
-    pub(crate) async fn send(&self, request: &Outgoing, patience: Duration) -> Answer {
+    pub(crate) async fn send(&self, request: &Outgoing, mut patience: Duration) -> Answer {
         if self.native.load(Ordering::Relaxed)
             && let Some(command) = native::of(request)
         {
+            let sent = Instant::now();
             let answer = self.wire.request(&command, self.sharded, patience).await;
             if let Some(answer) = native::answer(request, answer) {
                 return self.notice(answer);
             }
             self.native.store(false, Ordering::Relaxed);
+            patience = patience.saturating_sub(sent.elapsed());
         }
         let answer = self.wire.request(request, self.sharded, patience).await;
         self.notice(answer)
