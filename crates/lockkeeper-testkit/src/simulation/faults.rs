@@ -307,6 +307,13 @@ impl FaultSchedule {
         self.world.planned.notify_one();
     }
 
+    /// Tells a client that it may have missed messages, although no connection broke.
+    fn tell_of_gap(&self, link: usize) {
+        let now = self.world.now();
+        self.world.network().tell_of_gap(link, now);
+        self.world.planned.notify_one();
+    }
+
     /// Breaks every connection to a server.
     fn cut_all(&self, server: usize) {
         for running in &self.hosts {
@@ -355,7 +362,8 @@ impl FaultSchedule {
         self.world.check(|checks| checks.died(link));
     }
 
-    /// Ends all faults. Hosts go on for a while, and one connection breaks for a moment.
+    /// Ends all faults. Hosts go on for a while, and one connection breaks for a moment or only reports that messages were
+    /// missed.
     pub(super) async fn calm(&mut self) {
         self.world.heal();
         let hosts = self.hosts.iter();
@@ -377,7 +385,11 @@ impl FaultSchedule {
         if let Some(link) = self.random.choice(links) {
             self.world.tell(format_args!("a blip"));
             self.calm_after(Duration::from_millis(BLIP));
-            self.cut(link, BLIP, false);
+            // Whoever hears that a connection is down polls soon in any case.
+            match self.random.bool() {
+                true => self.cut(link, BLIP, false),
+                false => self.tell_of_gap(link),
+            }
         }
         sleep(calm.mul_f64(0.5)).await;
     }

@@ -159,6 +159,12 @@ impl Network {
         self.put(at, Action::Tell { link, event }, fate);
     }
 
+    /// Tells a client that it may have missed messages.
+    pub(super) fn tell_of_gap(&mut self, link: usize, now: Duration) {
+        let fate = self.fates.of(link, "gap".to_owned());
+        self.put_event(link, now, Event::Reconnected, fate);
+    }
+
     /// Breaks a client's connections for up to this many milliseconds. Waiting callers get an error. What is in flight may
     /// still arrive, unless the server itself went down.
     pub(super) fn cut(
