@@ -27,7 +27,7 @@ pub mod lock {
     /// Grants a free name to a claim.
     pub const TAKE: Script = script!(
         "lock/take",
-        with ["take", "token"],
+        with ["take", "token", "value"],
         keys ["main", "counter", "tombstone"],
         args ["request", "value", "ttl", "floor"],
         replies [Status::Granted, Status::Inflated],
@@ -526,7 +526,7 @@ pub mod redisson {
     /// Takes permits of a semaphore for a claim, if enough are available.
     pub const PERMITS_ACQUIRE: Script = script!(
         "redisson/permits/acquire",
-        with ["clock", "token", "lease", "wake", "value", "redisson_permits_facts", "redisson_permits", "redisson_permits_hold"],
+        with ["clock", "token", "lease", "wake", "text", "redisson_permits_facts", "redisson_permits", "redisson_permits_hold"],
         keys ["main", "ends", "claims", "tombstone", "counter"],
         args ["request", "claim", "ttl", "floor", "token", "permits", "leased", "channel"],
         replies [
@@ -542,7 +542,7 @@ pub mod redisson {
     /// Extends the leases of claims that hold permits; a batch.
     pub const PERMITS_RENEW: Script = script!(
         "redisson/permits/renew",
-        with ["clock", "lease", "value", "redisson_permits_facts", "redisson_permits", "redisson_permits_hold"],
+        with ["clock", "lease", "text", "redisson_permits_facts", "redisson_permits", "redisson_permits_hold"],
         keys ["main", "ends", "claims"],
         args ["request", "claim", "ttl", "leased"],
         items [Status::Renewed, Status::Revoked, Status::Gone],
@@ -551,7 +551,7 @@ pub mod redisson {
     /// Gives back the permits of a claim, and wakes waiters.
     pub const PERMITS_RELEASE: Script = script!(
         "redisson/permits/release",
-        with ["clock", "lease", "wake", "value", "redisson_permits_facts", "redisson_permits"],
+        with ["clock", "lease", "wake", "text", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims", "tombstone"],
         args ["request", "claim", "channel", "cooldown", "tombstone_ttl", "leased"],
         replies [Status::Released, Status::Cooldown, Status::NotHeld],
@@ -560,7 +560,7 @@ pub mod redisson {
     /// Checks whether a claim holds permits; changes nothing.
     pub const PERMITS_VERIFY: Script = script!(
         "redisson/permits/verify",
-        with ["clock", "value", "redisson_permits_facts", "redisson_permits"],
+        with ["clock", "text", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims"],
         args ["request", "claim", "leased"],
         replies [Status::Held, Status::Revoked, Status::Gone],
@@ -569,7 +569,7 @@ pub mod redisson {
     /// Reads who holds permits; changes nothing.
     pub const PERMITS_INSPECT: Script = script!(
         "redisson/permits/inspect",
-        with ["clock", "listeners", "value", "redisson_permits_facts", "redisson_permits", "redisson_permits_shown"],
+        with ["clock", "listeners", "text", "redisson_permits_facts", "redisson_permits", "redisson_permits_shown"],
         keys ["main", "ends", "claims"],
         args ["request", "channel", "kind", "leased"],
         replies [Status::Found, Status::Free, Status::WrongKind],
@@ -578,7 +578,7 @@ pub mod redisson {
     /// Asks our claims that hold permits to release them.
     pub const PERMITS_REVOKE: Script = script!(
         "redisson/permits/revoke",
-        with ["clock", "client", "tell", "value", "redisson_permits_facts", "redisson_permits"],
+        with ["clock", "client", "tell", "text", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims"],
         args ["request", "leased"],
         replies [Status::Told, Status::Free, Status::WrongKind],
@@ -587,7 +587,7 @@ pub mod redisson {
     /// Gives back the permits of a holder by force.
     pub const PERMITS_FREE: Script = script!(
         "redisson/permits/free",
-        with ["client", "tell", "wake", "value", "redisson_permits_facts", "redisson_permits"],
+        with ["client", "tell", "wake", "text", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims"],
         args ["request", "claim", "channel", "leased"],
         replies [Status::Released, Status::NotHeld, Status::WrongKind],
@@ -596,7 +596,7 @@ pub mod redisson {
     /// Sets the number of permits of a semaphore, unless it is set; then reads how many are available.
     pub const PERMITS_SET: Script = script!(
         "redisson/permits/set",
-        with ["clock", "wake", "value", "redisson_permits_facts", "redisson_permits"],
+        with ["clock", "wake", "text", "redisson_permits_facts", "redisson_permits"],
         keys ["main", "ends", "claims"],
         args ["request", "n", "channel", "leased"],
         replies [Status::Counts, Status::Gone, Status::More, Status::WrongKind],
@@ -605,7 +605,7 @@ pub mod redisson {
     /// Reads the state of a latch; changes nothing.
     pub const LATCH_LOOK: Script = script!(
         "redisson/latch/look",
-        with ["value", "redisson_latch"],
+        with ["text", "redisson_latch"],
         keys ["main"],
         args ["request"],
         replies [Status::Busy, Status::Stored, Status::WrongKind],
@@ -614,7 +614,7 @@ pub mod redisson {
     /// Sets how many counts open a latch, unless that is set.
     pub const LATCH_SET: Script = script!(
         "redisson/latch/set",
-        with ["wake", "value", "redisson_latch"],
+        with ["wake", "text", "redisson_latch"],
         keys ["main"],
         args ["request", "n", "channel"],
         replies [Status::Counts, Status::WrongKind],
@@ -623,7 +623,7 @@ pub mod redisson {
     /// Counts a latch down by one; a repeat counts again.
     pub const LATCH_COUNT_DOWN: Script = script!(
         "redisson/latch/count_down",
-        with ["wake", "value", "redisson_latch"],
+        with ["wake", "text", "redisson_latch"],
         keys ["main"],
         args ["request", "channel"],
         replies [Status::Counts, Status::WrongKind],
@@ -755,7 +755,7 @@ pub mod client {
     /// Reads the labels of clients and the notes of their claims; changes nothing.
     pub const SAID: Script = script!(
         "client/said",
-        with ["value"],
+        with ["text"],
         keys ["client"],
         args ["request"],
         items [Status::Known, Status::Gone],

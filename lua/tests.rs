@@ -389,6 +389,7 @@ fn scripts_stay_small_and_use_no_library_that_servers_differ_in() {
                 "settle(",
                 "keep_token(",
                 "write_latch(",
+                "write_value(",
                 "name.",
                 "need(",
                 "wake(",

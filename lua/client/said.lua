@@ -9,7 +9,7 @@
 
 local reply = { ARGV[1], 'DONE' }
 for i = 1, #KEYS do
-  local text, fault = read_value(KEYS[i], AS_A_WRITE)
+  local text, fault = read_text(KEYS[i], AS_A_WRITE)
   if fault then
     return fault
   end

@@ -11,7 +11,7 @@
 -- REPLY WRONG_KIND         the name holds something else
 -- PUBLISH nothing
 
-local latch, fault = read_latch(KEYS[1], KEYS[2], 'GET')
+local latch, fault = read_latch(KEYS[1], KEYS[2])
 if fault then
   return fault
 end
@@ -23,7 +23,7 @@ if latch.state == 'armed' or latch.state == 'open' then
 end
 local n, ttl = tonumber(ARGV[3]), tonumber(ARGV[4])
 -- The write that a full server may refuse comes first. Then the other key is deleted, whose ids counted down an earlier latch.
-write_latch(KEYS[1], n, n, ARGV[2], ttl)
+write_latch(KEYS[1], latch.stands, n, n, ARGV[2], ttl)
 redis.call('DEL', KEYS[2])
 if n > 0 then
   redis.call('ZADD', KEYS[2], ARGV[4], '')

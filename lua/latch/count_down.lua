@@ -12,7 +12,7 @@
 -- PUBLISH channel: free, if it opens
 
 -- Begins with a write that cannot grow, so that a full server accepts the writes that follow: finished work must be counted.
-local latch, fault = read_latch(KEYS[1], KEYS[2], AS_A_WRITE)
+local latch, fault = read_latch(KEYS[1], KEYS[2], true)
 if fault then
   return fault
 end
@@ -25,7 +25,7 @@ end
 if latch.state == 'armed' and redis.call('ZADD', KEYS[2], '0', ARGV[2]) == 1 then
   -- The ids are counted anew each time, so ids that the server has lost are missing again. The empty id is one of the members.
   latch.left = math.max(latch.n - redis.call('ZCARD', KEYS[2]) + 1, 0)
-  write_latch(KEYS[1], latch.left, latch.n, latch.claim, tonumber(latch.ttl))
+  write_latch(KEYS[1], true, latch.left, latch.n, latch.claim, tonumber(latch.ttl))
   if latch.left > 0 then
     keep_counted(KEYS[2], tonumber(latch.ttl))
   else

@@ -10,7 +10,7 @@
 -- REPLY WRONG_KIND                                         the name holds something else
 -- PUBLISH nothing
 
-local latch, fault = read_latch(KEYS[1], KEYS[2], AS_A_WRITE)
+local latch, fault = read_latch(KEYS[1], KEYS[2], true)
 if fault then
   return fault
 end

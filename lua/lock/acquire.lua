@@ -34,7 +34,7 @@
 local claim, share, ttl = ARGV[2], ARGV[7], tonumber(ARGV[3])
 local name = { main = KEYS[1], counter = KEYS[2], holders = KEYS[4], queue = KEYS[5], state = KEYS[6] }
 name.floor, name.kind, name.waiter_ttl, name.channel = ARGV[4], ARGV[6], tonumber(ARGV[9]), ARGV[10]
-name.reenters, name.value = ARGV[12] == '1', before and before[1]
+name.reenters = ARGV[12] == '1'
 local usable, fault = read_for(name, ARGV[5] ~= '0') -- A repeat is a renewal, and is read like one.
 if fault then
   return fault
@@ -50,8 +50,7 @@ if ends > name.now and flag == 'r' then
   return { ARGV[1], 'REVOKED' }
 end
 local holds = ends > name.now and flag == ''
-local has_left = before and before[2] or not before and redis.call('EXISTS', KEYS[3]) == 1
-if has_left or ARGV[5] ~= '0' and not (holds and token_of(name, share, claim) == ARGV[5]) then
+if redis.call('EXISTS', KEYS[3]) == 1 or ARGV[5] ~= '0' and not (holds and token_of(name, share, claim) == ARGV[5]) then
   settle(name)
   return { ARGV[1], 'GONE' }
 end

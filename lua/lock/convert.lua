@@ -66,7 +66,7 @@ if converted then
   token = token_of(name, share, claim)
   go_on(name, share, claim, ends, ttl)
 elseif name.alone then
-  name.alone = nil
+  name.alone, name.stands = nil, true
   token = admit(name, share, claim, lasts)
 else
   dismiss(name, old_share, old, 0)

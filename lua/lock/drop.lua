@@ -1,4 +1,4 @@
--- lock/drop: releases a claim that holds alone, if nobody polls the name: a compare-and-delete.
+-- lock/drop: releases a claim that holds alone, if nobody polls the name: a compare-and-delete. It is one command, which the Redis store sends bare.
 --
 -- KEYS[1] main     the value of one claim, see shared/value
 -- ARGV[1] request  echoed
@@ -7,15 +7,13 @@
 -- REPLY INFLATED   another value stands there, or none: run lock/release
 -- PUBLISH nothing
 
--- A read that counts as a write, see shared/value.
-local value, fault = redis.pcall('GETEX', KEYS[1])
-if value ~= ARGV[2] then
-  -- A key of another type has another value. Any other error is no answer.
-  if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    fault = value
-    return fault
-  end
-  return ARGV[1] .. ' INFLATED'
+local dropped = redis.pcall('LREM', KEYS[1], '1', ARGV[2])
+if dropped == 1 then
+  return ARGV[1] .. ' DROPPED'
 end
-redis.call('DEL', KEYS[1])
-return ARGV[1] .. ' DROPPED'
+-- A key of another type has another value. Any other error is no answer.
+local fault = type(dropped) == 'table' and not string.find(dropped.err, 'WRONGTYPE', 1, true) and dropped
+if fault then
+  return fault
+end
+return ARGV[1] .. ' INFLATED'

@@ -9,7 +9,7 @@
 -- REPLY WRONG_KIND           the queue's key has another type
 -- PUBLISH nothing
 
-local value, fault = read_value(KEYS[1], AS_A_WRITE)
+local value, fault = read_value(KEYS[1], true)
 local length = is_marker(value) and redis.pcall('ZCARD', KEYS[2]) or 0
 local refused = type(length) == 'table' and length
 if refused and string.find(refused.err, 'WRONGTYPE', 1, true) then

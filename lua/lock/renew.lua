@@ -14,7 +14,7 @@
 
 local reply = { ARGV[1], 'DONE' }
 for i = 1, #KEYS do
-  local value, fault = read_value(KEYS[i], AS_A_WRITE)
+  local value, fault = read_value(KEYS[i], true)
   if fault then
     return fault
   end

@@ -20,7 +20,7 @@ local reply = { ARGV[1], 'DONE' }
 local now = math.floor(server_now() / 1000)
 for i = 1, #KEYS / 3 do
   local main, holders, owners = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
-  local value, fault = read_value(main, AS_A_WRITE)
+  local value, fault = read_value(main, true)
   if fault then
     return fault
   end

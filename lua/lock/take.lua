@@ -13,5 +13,5 @@
 -- PUBLISH nothing
 
 local token = draw_after(before, KEYS[2], ARGV[4], now)
-redis.call('SET', KEYS[1], ARGV[2] .. token, 'PX', ARGV[3])
+write_value(KEYS[1], false, ARGV[2] .. token, ARGV[3])
 return ARGV[1] .. ' GRANTED ' .. token

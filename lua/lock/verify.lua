@@ -9,7 +9,7 @@
 -- REPLY GONE        expired, deleted, released, or replaced by another claim
 -- PUBLISH nothing
 
-local value, fault = read_value(KEYS[1], AS_A_WRITE)
+local value, fault = read_value(KEYS[1], true)
 if fault then
   return fault
 end

@@ -60,7 +60,7 @@ if not refused then
     else
       local flags = ARGV[6 * i + 1] == '1' and 'p' or ''
       local value = value_of(ARGV[6 * i - 1], ARGV[6 * i], ARGV[6 * i - 4], reply[i + 2][2], flags)
-      redis.call('SET', main, value, 'PX', ttl)
+      write_value(main, false, value, ttl)
     end
   end
 end

@@ -16,18 +16,14 @@
 -- ITEM NOT_HELD holds       there was nothing to release, or the lease had ended; the tombstone is written all the same
 -- PUBLISH channel: free, or kept, if a client polls the name
 
-local reply, mains = { ARGV[1], 'DONE' }, {}
+local reply = { ARGV[1], 'DONE' }
 for i = 1, #KEYS / 2 do
-  mains[i] = KEYS[2 * i - 1]
-end
--- Begins with a read that counts as a write: a replica refuses it, so its data never looks like "not held".
-local _, fault = read_value(mains[1], AS_A_WRITE)
-if fault then
-  return fault
-end
-local values = redis.call('MGET', unpack(mains))
-for i, main in ipairs(mains) do
-  if is_marker(values[i]) then
+  -- As a write at first: a replica refuses it, so its data never looks like "not held".
+  local value, fault = read_value(KEYS[2 * i - 1], i == 1)
+  if fault then
+    return fault
+  end
+  if is_marker(value) then
     reply[i + 2] = 'INFLATED'
   else
     if ARGV[4 * i + 1] ~= '0' then
@@ -35,7 +31,7 @@ for i, main in ipairs(mains) do
       redis.call('DEL', KEYS[2 * i])
       redis.call('SET', KEYS[2 * i], '1', 'PX', ARGV[4 * i + 1])
     end
-    local stood, left, told = leave_alone(main, values[i], ARGV[4 * i - 2], ARGV[4 * i], ARGV[4 * i - 1])
+    local stood, left, told = leave_alone(KEYS[2 * i - 1], value, ARGV[4 * i - 2], ARGV[4 * i], ARGV[4 * i - 1])
     if not stood then
       reply[i + 2] = { 'NOT_HELD', 0 }
     elseif left ~= 0 then

@@ -28,7 +28,7 @@ for _, entry in ipairs(standing(name)) do
   end
   if state == 'held' and name.alone then
     local value = value_of(name.found, share, claim, name.token, name.polled and 'rp' or 'r')
-    redis.call('SET', name.main, value, 'KEEPTTL')
+    write_value(name.main, true, value)
   elseif state == 'held' then
     local member = member_of('', share, claim)
     redis.call('ZADD', name.holders, redis.call('ZMSCORE', name.holders, member)[1], member_of('r', share, claim))

@@ -9,7 +9,7 @@
 -- REPLY WRONG_KIND      the queue's key has another type
 -- PUBLISH nothing
 
-local value, fault = read_value(KEYS[1], AS_A_WRITE)
+local value, fault = read_value(KEYS[1], true)
 local claims = is_marker(value) and redis.pcall('ZRANGE', KEYS[2], ARGV[2], ARGV[3]) or {}
 if string.find(claims.err or '', 'WRONGTYPE', 1, true) then
   return { ARGV[1], 'WRONG_KIND' }

@@ -19,7 +19,7 @@
 -- PUBLISH channel: free, if a client polls the name
 
 -- Begins with a write that cannot grow, so that a full server accepts the writes that follow: work whose outcome is lost is done twice.
-local value, fault = read_value(KEYS[1], AS_A_WRITE)
+local value, fault = read_value(KEYS[1], true)
 if fault then
   return fault
 end

@@ -27,12 +27,12 @@
 -- The most by which a proposal may be ahead of the clock, µs.
 local FOLLOWED = 1000000
 
-local value, fault = read_value(KEYS[1], 'GET')
+local value, fault = read_value(KEYS[1])
 if fault then
   return fault
 end
 local kind, _, claim, token, flags = claim_of(value)
-if value == nil or is_marker(value) or kind and kind ~= 'redlock' then
+if value == nil or kind and kind ~= 'redlock' or value and not kind and string.sub(value, 1, 1) ~= ' ' then
   return { ARGV[1], 'WRONG_KIND' }
 end
 if claim == ARGV[2] and string.find(flags, 'r', 1, true) then
@@ -44,7 +44,7 @@ if claim == ARGV[2] and not string.find(flags, 'c', 1, true) then
 end
 if value then
   if kind and not string.find(flags, 'p', 1, true) then
-    redis.call('SET', KEYS[1], polled(value), 'KEEPTTL')
+    write_value(KEYS[1], true, polled(value))
   end
   return { ARGV[1], 'BUSY', redis.call('PTTL', KEYS[1]), not kind and 1 or nil }
 end
@@ -61,5 +61,5 @@ local follows = proposal > next_own and proposal <= now + math.min(tonumber(ARGV
 local drawn = string.format('%.0f', follows and proposal or next_own)
 keep_token(KEYS[2], drawn, now)
 local granted = value_of('redlock', 'x', ARGV[2], drawn, ARGV[6] == '1' and 'p' or '')
-redis.call('SET', KEYS[1], granted, 'PX', ARGV[3])
+write_value(KEYS[1], false, granted, ARGV[3])
 return { ARGV[1], 'GRANTED', drawn }

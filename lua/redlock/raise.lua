@@ -12,7 +12,7 @@
 -- REPLY GONE     expired, deleted, or replaced by another claim; nothing is written
 -- PUBLISH nothing
 
-local value, fault = read_value(KEYS[1], AS_A_WRITE)
+local value, fault = read_value(KEYS[1], true)
 if fault then
   return fault
 end
@@ -24,7 +24,7 @@ if string.find(flags, 'r', 1, true) then
   return { ARGV[1], 'REVOKED' }
 end
 if token_number(ARGV[3]) > token_number(token) then
-  redis.call('SET', KEYS[1], value_of(kind, share, claim, ARGV[3], flags), 'KEEPTTL')
+  write_value(KEYS[1], true, value_of(kind, share, claim, ARGV[3], flags))
 end
 if token_number(ARGV[3]) > last_token(KEYS[2]) then
   keep_token(KEYS[2], ARGV[3], server_now())

@@ -26,6 +26,10 @@ for _, command in ipairs({ 'DEL', 'EXISTS', 'GET', 'PTTL' }) do
 end
 need('PEXPIRE', ARGV[2], '1')
 need('SET', ARGV[2], '')
+need('RPUSH', ARGV[2], '')
+need('LINDEX', ARGV[2], '0')
+need('LREM', ARGV[2], '1', '')
+need('LSET', ARGV[2], '0', '')
 for _, channel in ipairs({ ARGV[3], ARGV[4] }) do
   need(SEND, channel, '')
   need(HEAR, channel)

@@ -4,7 +4,7 @@
 local function inflate(name)
   local alone = name.alone
   name.alone, name.inflated, name.changed, name.fresh = nil, true, true, true
-  redis.call('SET', name.main, alone.value, 'KEEPTTL') -- Changes nothing, but needs memory, see shared/enter.
+  write_value(name.main, true, alone.value) -- Changes nothing, but needs memory, see shared/enter.
   redis.call('UNLINK', name.holders, name.queue, name.state)
   put(name, alone.ends, member_of(alone.flag, alone.share, alone.claim))
   name.longest = math.max(name.longest or 0, alone.ends - name.now)
@@ -13,11 +13,11 @@ local function inflate(name)
   end
 end
 
--- Grants `name` to `claim`, which is not there yet, for `ttl` ms. Returns its token.
+-- Grants `name` to `claim`, which is not there yet, for `ttl` ms. Its value takes the place of another one if that `stands`. Returns its token.
 local function admit(name, share, claim, ttl)
   if not name.alone and not name.inflated then
     local token = draw_token(name.counter, name.floor, name.now_us)
-    redis.call('SET', name.main, value_of(name.kind, share, claim, token, name.polled and 'p' or ''), 'PX', text_of(ttl))
+    write_value(name.main, name.stands, value_of(name.kind, share, claim, token, name.polled and 'p' or ''), text_of(ttl))
     return token
   end
   if name.alone then

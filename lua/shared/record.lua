@@ -11,7 +11,7 @@ local function read_record(key, acquires)
     missing = missing or not record[i]
   end
   if not record.err and not (acquires and missing) then
-    -- Deletes a field that no record has. This counts as a write and changes nothing, so a replica refuses it, as with AS_A_WRITE for a string.
+    -- Deletes a field that no record has. This counts as a write and changes nothing, so a replica refuses it, as in shared/value.
     local written = redis.pcall('HDEL', key, 'none')
     record = type(written) == 'table' and written or record
   end

@@ -4,7 +4,7 @@
 -- How many counts are missing, 0 if there is no key; nil if the key holds something else. The second value is any other error of the server, to be
 -- returned as it is.
 local function read_counts(main)
-  local value, fault = read_value(main, AS_A_WRITE)
+  local value, fault = read_text(main, AS_A_WRITE)
   if fault or value == nil or value and not (#value < 16 and (value == '0' or string.find(value, '^-?[1-9]%d*$'))) then
     return nil, fault
   end

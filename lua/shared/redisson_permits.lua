@@ -33,7 +33,7 @@ end
 -- second value is any other error of the server, to be returned as it is; the third, whether more of that data has to be deleted. `command` reads
 -- the number; without one, the read counts as a write.
 local function read_permits(main, ends, claims, leased, command)
-  local value, fault = read_value(main, command or AS_A_WRITE)
+  local value, fault = read_text(main, command or AS_A_WRITE)
   local kinds = { redis.call('TYPE', ends).ok, redis.call('TYPE', claims).ok }
   local fits = (kinds[1] == 'zset' or kinds[1] == 'none') and (kinds[2] == 'hash' or kinds[2] == 'none')
   if value == nil or not fits or value and not (#value < 16 and (value == '0' or string.find(value, '^-?[1-9]%d*$'))) then

@@ -12,7 +12,7 @@ end
 -- Notes that the caller polls `name`, and must be told when it is free.
 local function ask_for_wake(name)
   if name.alone and not name.polled then
-    redis.call('SET', name.main, polled(name.alone.value), 'KEEPTTL')
+    write_value(name.main, true, polled(name.alone.value))
   end
   name.changed, name.polled = name.changed or not name.polled, true
 end
@@ -24,7 +24,7 @@ local function save(name)
     local counts = string.format('%.0f %.0f %.0f', name.exclusive, name.live, name.parts)
     local parts = name.limit and table.concat({ counts, '/', text_of(name.limit) }) or counts
     local words = { name.found or name.kind, '*', parts, name.token or '0', flags, name.owner or '-' }
-    redis.call('SET', name.main, table.concat(words, ' '), 'KEEPTTL')
+    write_value(name.main, true, table.concat(words, ' '))
     name.changed = false
   end
 end

@@ -3,7 +3,7 @@
 -- Why `claim` cannot have the name of this main key, as the outcome of its item; nil if it can. The second value is its token, if it
 -- holds already. The third is any other error of the server, to be returned as it is.
 local function refusal(main, tombstone, kind, share, claim)
-  local value, fault = read_value(main, 'GET')
+  local value, fault = read_value(main)
   local found, taken, whose, token, flags = claim_of(value)
   if fault or value == nil then
     return 'WRONG_KIND', nil, fault

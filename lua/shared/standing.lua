@@ -1,6 +1,6 @@
 -- shared/standing: the claims under a name: those that hold, and released ones in cooldown. A `name` in these scripts is a table: its
 -- keys `main`, `counter`, `holders`, `queue` and `state`; its `kind`, and `reenters`, whether an owner that holds may acquire again; the
--- caller's `floor`; and the `value`, if the caller has read it. What is usually false or missing is not set: the 33rd field of a table costs
+-- caller's `floor`. What is usually false or missing is not set: the 33rd field of a table costs
 -- 3 µs, because then the table is copied into a larger one.
 --
 -- While one claim holds alone, its value contains everything, see shared/value. A name with several claims or with waiters is
@@ -45,10 +45,7 @@ end
 -- the server, to be returned as it is: "not allowed" must not look like "not held". With `as_a_write`, it begins with a write that changes
 -- nothing. Sets `found` to the kind of the claims.
 local function read_standing(name, as_a_write)
-  local value, fault = name.value, nil
-  if not value then
-    value, fault = read_value(name.main, as_a_write and AS_A_WRITE or 'GET')
-  end
+  local value, fault = read_value(name.main, as_a_write)
   local left = value and redis.call('PTTL', name.main)
   -- Read after the time left, so that the end computed from both is not before the end of the lease.
   name.now_us = server_now()
@@ -59,7 +56,7 @@ local function read_standing(name, as_a_write)
   end
   local kind, share, claim, token, flags = claim_of(value)
   if not kind then
-    name.foreign = value
+    name.foreign = string.match(value or '', '^ (.*)$')
     return value == false, fault
   end
   local flag = string.match(flags, '[rc]') or ''

@@ -20,6 +20,13 @@ else
   end
 end
 if token then
-  redis.call('SET', KEYS[1], ARGV[2] .. token, 'PX', ARGV[3])
-  return ARGV[1] .. ' GRANTED ' .. token
+  redis.call('RPUSH', KEYS[1], ARGV[2] .. token)
+  local armed, fault = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
+  if armed == 1 then
+    return ARGV[1] .. ' GRANTED ' .. token
+  end
+  -- The ttl is invalid, and a value without one must not stay.
+  redis.call('DEL', KEYS[1])
+  fault = armed
+  return fault
 end

@@ -15,6 +15,6 @@ local function leave_alone(key, value, claim, cooldown, channel)
     redis.call('DEL', key)
     return true, 0, polled and wake(channel, 'free') or '1'
   end
-  redis.call('SET', key, value_of(kind, share, claim, token, polled and 'cp' or 'c'), 'PX', cooldown)
+  write_value(key, true, value_of(kind, share, claim, token, polled and 'cp' or 'c'), cooldown)
   return true, cooldown, polled and wake(channel, 'kept') or '1'
 end

@@ -206,11 +206,11 @@ async fn a_loss_while_the_rest_is_collected_begins_again_with_new_claims() -> Re
     let lock = MultiLock::new(members.into_iter().chain([queue.target()]))?;
     let waiting = tokio::spawn(lock.acquire().into_future());
     sleep(Duration::from_millis(20)).await;
-    let before = server.command(&["GET", "lockkeeper:a"]).await?;
+    let before = server.command(&["LINDEX", "lockkeeper:a", "0"]).await?;
     ensure!(!before.is_empty(), "a is not held while f is waited for");
     client.revoke("b").await?;
     sleep(Duration::from_millis(20)).await;
-    let after = server.command(&["GET", "lockkeeper:a"]).await?;
+    let after = server.command(&["LINDEX", "lockkeeper:a", "0"]).await?;
     ensure!(
         !after.is_empty() && after != before,
         "{before} then {after}"

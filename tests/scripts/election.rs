@@ -349,11 +349,12 @@ async fn garbage_is_not_known_and_another_type_is_told(it: &Crown) -> Result<()>
 }
 
 async fn a_lock_of_another_kind_has_no_leader(it: &Crown) -> Result<()> {
-    for other in [
-        format!("fair x {} 7", A.text()?),
-        "another library's".to_owned(),
+    for (takes, other) in [
+        ("RPUSH", format!("fair x {} 7", A.text()?)),
+        ("SET", "another library's".to_owned()),
     ] {
-        it.command(&["SET", MAIN, &other, "PX", "9000"]).await?;
+        it.command(&["DEL", MAIN]).await?;
+        it.command(&[takes, MAIN, &other]).await?;
         ensure!(it.leader().await? == "WRONG_KIND", "{other}");
     }
     ensure!(it.proclaim(B, 7, 1, "one").await? == "GONE");

@@ -78,7 +78,7 @@ impl Latch {
     }
 
     async fn value(&self) -> Result<String> {
-        self.command(&["GET", MAIN]).await
+        self.command(&["LINDEX", MAIN, "0"]).await
     }
 }
 
@@ -300,7 +300,8 @@ async fn locks_of_other_kinds_keep_out_and_are_kept_out(it: &Latch) -> Result<()
 
 async fn what_is_no_latch_is_told(it: &Latch) -> Result<()> {
     for value in ["text", "latch x a 7", "latch 1 a 7", "fair * 0 0 0 0 - -"] {
-        it.command(&["SET", MAIN, value]).await?;
+        it.command(&["DEL", MAIN]).await?;
+        it.command(&["RPUSH", MAIN, value]).await?;
         ensure!(it.look().await? == "WRONG_KIND", "{value}");
         ensure!(it.arm(A, 1).await? == "WRONG_KIND", "{value}");
         ensure!(it.count("a").await? == "WRONG_KIND", "{value}");

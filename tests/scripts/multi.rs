@@ -154,7 +154,7 @@ async fn an_acquire_writes_under_each_name_what_its_kind_writes(it: &Scripts) ->
     for ((name, kind, who), outcome) in three(1).into_iter().zip(&outcomes) {
         let (name, token) = (name_of(name)?, number(outcome, "GRANTED", 1)?);
         let value = format!("{kind} x {} {token}", who.text()?);
-        ensure!(it.command(&["GET", name.main()]).await? == value);
+        ensure!(it.command(&["LINDEX", name.main(), "0"]).await? == value);
         ensure!(it.command(&["GET", &name.counter()]).await? == token.to_string());
         let left = it.pttl(name.main()).await?;
         ensure!(is_nearly(left, 30_000), "{name}: {left} ms");
@@ -176,7 +176,7 @@ async fn an_acquire_takes_each_share_that_is_asked_for(it: &Scripts) -> Result<(
         .await?;
     let token = number(&outcomes[0], "GRANTED", 1)?;
     let value = format!("rwlock 1 {} {token}", Who(1, 1).text()?);
-    ensure!(it.command(&["GET", "lockkeeper:a"]).await? == value);
+    ensure!(it.command(&["LINDEX", "lockkeeper:a", "0"]).await? == value);
     // As with a single reader, another one may read beside it.
     let other = Who(2, 1).id()?;
     let beside = it
@@ -231,7 +231,7 @@ async fn what_only_the_script_of_one_name_can_tell_is_left_to_that(it: &Scripts)
     // Another claim of the same owner; another library's value; a marker without holders.
     hold(it, &[("a", "reentrant", Who(1, 9))]).await?;
     it.command(&["SET", "lockkeeper:b", "somebody"]).await?;
-    it.command(&["SET", "lockkeeper:c", "mutex * 0 0 0 0 - -"])
+    it.command(&["RPUSH", "lockkeeper:c", "mutex * 0 0 0 0 - -"])
         .await?;
     let before = it.dump().await?;
     let on = [

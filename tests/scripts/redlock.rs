@@ -92,7 +92,10 @@ impl Member {
     async fn drawn(&self, proposal: &str) -> Result<i64> {
         let token = token(&self.propose(A, proposal, "1000").await?)?;
         ensure!(self.counter().await? == token);
-        ensure!(self.command(&["GET", MAIN]).await? == format!("redlock x {} {token}", A.text()?));
+        ensure!(
+            self.command(&["LINDEX", MAIN, "0"]).await?
+                == format!("redlock x {} {token}", A.text()?)
+        );
         self.release(A).await?;
         Ok(token)
     }
@@ -142,7 +145,9 @@ impl Member {
 
 async fn a_free_name_is_granted_with_a_claim_and_a_counter_that_end(it: &Member) -> Result<()> {
     let token = it.granted(A).await?;
-    ensure!(it.command(&["GET", MAIN]).await? == format!("redlock x {} {token}", A.text()?));
+    ensure!(
+        it.command(&["LINDEX", MAIN, "0"]).await? == format!("redlock x {} {token}", A.text()?)
+    );
     ensure!(it.counter().await? == token);
     let (lease, counter) = (it.pttl(MAIN).await?, it.counter_left().await?);
     ensure!(is_nearly(lease, 30_000), "{lease} ms");
@@ -200,7 +205,7 @@ async fn a_poller_leaves_a_sign_and_is_told(it: &Member) -> Result<()> {
             number(&it.acquire(B).await?, "BUSY", 1)?;
             number(&it.acquire(B).await?, "BUSY", 1)?;
         }
-        let value = it.command(&["GET", MAIN]).await?;
+        let value = it.command(&["LINDEX", MAIN, "0"]).await?;
         ensure!(value.ends_with('p') && !value.ends_with("pp"), "{value}");
         ensure!(it.release(A).await? == "RELEASED 1 0");
         ensure!(poller.heard(it).await? == ["free"]);
@@ -264,10 +269,11 @@ async fn another_kinds_claim_is_told_and_left_alone(it: &Member) -> Result<()> {
     let mutex = format!("mutex x {} 7", B.text()?);
     let marker = format!("mutex * 1 1 0 7 - {}", B.text()?);
     for value in [mutex, marker] {
-        it.command(&["SET", MAIN, &value, "PX", "30000"]).await?;
+        it.command(&["DEL", MAIN]).await?;
+        it.command(&["RPUSH", MAIN, &value]).await?;
         ensure!(it.acquire(A).await? == "WRONG_KIND", "{value}");
         ensure!(it.raise(A, "9").await? == "GONE", "{value}");
-        ensure!(it.command(&["GET", MAIN]).await? == value);
+        ensure!(it.command(&["LINDEX", MAIN, "0"]).await? == value);
     }
     ensure!(it.keys().await? == [MAIN], "something was written");
     Ok(())
@@ -278,7 +284,10 @@ async fn a_token_written_back_is_the_last_and_the_next_is_larger(it: &Member) ->
     for _ in 0..2 {
         ensure!(it.raise(A, &larger.to_string()).await? == "RAISED");
         ensure!(it.counter().await? == larger);
-        ensure!(it.command(&["GET", MAIN]).await? == format!("redlock x {} {larger}", A.text()?));
+        ensure!(
+            it.command(&["LINDEX", MAIN, "0"]).await?
+                == format!("redlock x {} {larger}", A.text()?)
+        );
     }
     ensure!(it.granted(A).await? == larger, "run again");
     ensure!(it.release(A).await? == "RELEASED 1 0");

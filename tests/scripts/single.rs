@@ -240,7 +240,9 @@ impl Scripts {
         ensure!(came.starts_with(answer), "{came}");
         let went = self.call(lock.release(usual(&id), false)).await?;
         ensure!(went == format!("RELEASED 1 {holds}"), "{went}");
-        let value = self.command(&["GET", name_of(name)?.main()]).await?;
+        let value = self
+            .command(&["LINDEX", name_of(name)?.main(), "0"])
+            .await?;
         ensure!(value.starts_with(&format!("{kind} * 1 1 0 ")), "{value}");
         Ok(())
     }
@@ -292,10 +294,10 @@ impl Scripts {
 
     /// The token in the value of one claim under the name, if there is such a value.
     async fn token_there(&self) -> Result<Option<FencingToken>> {
-        if self.command(&["TYPE", MAIN]).await? != "string" {
+        if self.command(&["TYPE", MAIN]).await? != "list" {
             return Ok(None);
         }
-        let value = self.command(&["GET", MAIN]).await?;
+        let value = self.command(&["LINDEX", MAIN, "0"]).await?;
         let last = value.split(' ').nth(3).unwrap_or_default();
         let digits = last.trim_end_matches(|it: char| !it.is_ascii_digit());
         Ok(digits.parse().ok().map(FencingToken::new))

@@ -175,7 +175,7 @@ async fn waiters_are_shown_in_order_and_no_more_than_asked_for() -> Result<()> {
     server.execute(&["SET", "lockkeeper.queue:{lockkeeper:other}", "theirs"])?;
     // Without a marker the key means nothing.
     ensure!(client.waiters("other", 3).await?.is_empty());
-    server.execute(&["SET", "lockkeeper:other", "fair * 1 1 0 7 -e owner"])?;
+    server.execute(&["RPUSH", "lockkeeper:other", "fair * 1 1 0 7 -e owner"])?;
     let error = client.waiters("other", 3).await.err();
     ensure!(matches!(error, Some(Error::WrongKind { .. })), "{error:?}");
     Ok(())

@@ -15,7 +15,7 @@ async fn a_name_of_a_later_wire_is_refused_in_words_by_every_kind() -> Result<()
     const LATER: &str = "wire * 2 whatever it says";
     let server = MemoryStore::new();
     let client = server.client(Client::builder().namespace("")).await?;
-    server.execute(&["SET", "job", LATER])?;
+    server.execute(&["RPUSH", "job", LATER])?;
     let work = Once::new(&client, "job")
         .get_or_run(async |_| Ok::<_, std::convert::Infallible>(Vec::new()))
         .await;
@@ -28,7 +28,7 @@ async fn a_name_of_a_later_wire_is_refused_in_words_by_every_kind() -> Result<()
     let mut clients = Vec::new();
     for server in &servers {
         clients.push(server.client(Client::builder().namespace("")).await?);
-        server.execute(&["SET", "job", LATER])?;
+        server.execute(&["RPUSH", "job", LATER])?;
     }
     let redlock = Redlock::new(&clients, "job")?;
     let rwlock = RwLock::new(&client, "job");
@@ -67,7 +67,7 @@ async fn a_name_of_a_later_wire_is_refused_in_words_by_every_kind() -> Result<()
         ensure!(text.contains("a later version of Lockkeeper"), "{text}");
     }
     for server in servers.iter().chain([&server]) {
-        ensure!(server.execute(&["GET", "job"])?.as_str() == Some(LATER));
+        ensure!(server.execute(&["LINDEX", "job", "0"])?.as_str() == Some(LATER));
     }
     Ok(())
 }

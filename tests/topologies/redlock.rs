@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use lockkeeper::{Client, Error, LeaseState, Redlock, RedlockGuard};
-use lockkeeper_lua::{lock, redlock};
+use lockkeeper_lua::redlock;
 use lockkeeper_testkit::history::now;
 use lockkeeper_testkit::proxy::{Direction, Proxy};
 use lockkeeper_testkit::recorded::{self, Job, Process, Records};
@@ -180,7 +180,7 @@ async fn the_rights_that_it_needs_are_the_ones_that_are_named() -> Result<()> {
         Server::start().await?,
     ];
     let rules = "on >pw resetkeys resetchannels ~lockkeeper:* ~lockkeeper.*:{lockkeeper:* &lockkeeper.*:{lockkeeper:* &lockkeeper.client:* -@all +ping +evalsha +eval \
-                 +subscribe +unsubscribe +del +exists +get +getex +mget +pexpire +pttl +publish +set +time";
+                 +subscribe +unsubscribe +del +exists +lindex +lrem +lset +mget +pexpire +pttl +publish +rpush +set +time";
     for server in &servers {
         for (name, more) in [("able", "+info"), ("unable", "-info")] {
             let mut words = vec!["ACL", "SETUSER", name];
@@ -231,7 +231,7 @@ async fn chaos(
                 proxies[place].clear();
             }
             3 => proxies[place].lose_reply_to(redlock::ACQUIRE.sha1),
-            4 => proxies[place].lose_reply_to(lock::DROP.sha1),
+            4 => proxies[place].lose_reply_to("LREM"),
             _ => proxies[place].reset_all(),
         }
         sleep(millis(dice, 300)).await;

@@ -171,7 +171,7 @@ async fn a_grant_by_message_counts_once_a_replica_has_it() -> Result<()> {
             ensure!(counts(outcome)? == (0, 1));
         } else {
             let guard = outcome?;
-            let value = replica.command(&["GET", &key]).await?.into_text()?;
+            let value = replica.command(&["LINDEX", &key, "0"]).await?.into_text()?;
             let token = guard.fencing_token().to_string();
             ensure!(value.split(' ').any(|word| word == token), "{value}");
             guard.release().await?;

@@ -65,6 +65,7 @@ const COMMANDS: &[Command] = &[
     command("lpos", Words::AtLeast(3), lists::lpos),
     command("lrange", Words::Exactly(4), lists::lrange),
     command("lrem", Words::Exactly(4), lists::lrem),
+    command("lset", Words::Exactly(4), lists::lset),
     command("mget", Words::AtLeast(2), strings::mget),
     command("pexpire", Words::AtLeast(3), keys::pexpire),
     command("pttl", Words::Exactly(2), keys::pttl),

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockkeeper_core::store::StoreError;
@@ -32,8 +31,6 @@ pub(crate) struct Connection {
     connect_timeout: Duration,
     silence_timeout: Duration,
     sharded: bool,
-    /// Whether commands are sent in place of scripts that do the same.
-    native: AtomicBool,
     listens: bool,
     resp3: bool,
 }
@@ -79,7 +76,6 @@ impl Connection {
             connect_timeout: options.connect_timeout,
             silence_timeout: options.silence_timeout,
             sharded: opened.hello.as_ref().is_ok_and(sharding::has_sharded),
-            native: AtomicBool::new(opened.hello.as_ref().is_ok_and(native::is_known)),
             listens,
             resp3: options.resp3,
         };
@@ -94,27 +90,20 @@ impl Connection {
     /// Sends one request, worded for this server, and waits for its answer.
     ///
     /// It is queued when the future is first polled: nothing is awaited before that.
-    pub(crate) async fn send(&self, request: &Outgoing, mut patience: Duration) -> Answer {
-        if self.native.load(Ordering::Relaxed)
-            && let Some(command) = native::of(request)
-        {
-            let sent = Instant::now();
-            let answer = self.wire.request(&command, self.sharded, patience).await;
-            if let Some(answer) = native::answer(request, answer) {
-                return self.notice(answer);
-            }
-            self.native.store(false, Ordering::Relaxed);
-            patience = patience.saturating_sub(sent.elapsed());
-        }
-        let answer = self.wire.request(request, self.sharded, patience).await;
-        self.notice(answer)
+    pub(crate) async fn send(&self, request: &Outgoing, patience: Duration) -> Answer {
+        let command = native::of(request);
+        let sent = command.as_ref().unwrap_or(request);
+        let answer = self.wire.request(sent, self.sharded, patience).await;
+        self.notice(native::answer(request, answer))
     }
 
     /// The same, directly after an `ASKING`, on a connection that only this caller uses meanwhile.
     pub(crate) async fn send_asking(&self, request: &Outgoing, patience: Duration) -> Answer {
+        let command = native::of(request);
+        let sent = command.as_ref().unwrap_or(request);
         let wire = &self.wire;
-        let answer = wire.request_asking(request, self.sharded, patience).await;
-        self.notice(answer)
+        let answer = wire.request_asking(sent, self.sharded, patience).await;
+        self.notice(native::answer(request, answer))
     }
 
     /// Sends a request that no caller asks for. In a box, or the tasks that keep connections would be as large as that for their whole

@@ -319,16 +319,18 @@ async fn an_answer_of_an_earlier_time_is_passed_over() -> Result<()> {
     let leadership = election.campaign().await?;
     let known = next_known(&mut leaders).await?;
     // The server returns as it was before this term, and then continues.
-    let value = server.execute(&["GET", "lockkeeper:name"])?;
+    let value = server.execute(&["LINDEX", "lockkeeper:name", "0"])?;
     let older = "election x 67e55044-10b1-426f-9247-bb680e5fe0c8:1/000000000000000a 7";
-    server.execute(&["SET", "lockkeeper:name", older, "PX", "20000"])?;
+    server.execute(&["LSET", "lockkeeper:name", "0", older])?;
+    server.execute(&["PEXPIRE", "lockkeeper:name", "20000"])?;
     let silent = timeout(WAITER_TTL, leaders.next()).await;
     ensure!(silent.is_err(), "{silent:?}");
     let lockkeeper_core::store::Value::Bytes(value) = value else {
         anyhow::bail!("{value:?}");
     };
     let value = String::from_utf8(value)?;
-    server.execute(&["SET", "lockkeeper:name", &value, "PX", "600000"])?;
+    server.execute(&["LSET", "lockkeeper:name", "0", &value])?;
+    server.execute(&["PEXPIRE", "lockkeeper:name", "600000"])?;
     server.execute(&["PEXPIRE", STATE, "600000"])?;
     leadership.proclaim("newer").await?;
     let seen = next(&mut leaders).await?.context("it leads")?;

@@ -151,9 +151,9 @@ async fn who_waits_passes_by_a_timer_when_no_message_comes() -> Result<()> {
     listened(&server, 1).await?;
     let began = Instant::now();
     // The last count, without its message.
-    let value = server.command(&["GET", MAIN]).await?;
+    let value = server.command(&["LINDEX", MAIN, "0"]).await?;
     let open = value.replace("1/1", "0/1");
-    server.command(&["SET", MAIN, &open, "PX", "60000"]).await?;
+    server.command(&["LSET", MAIN, "0", &open]).await?;
     waits.await??;
     ensure!(began.elapsed() < Duration::from_secs(6));
     Ok(())

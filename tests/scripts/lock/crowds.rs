@@ -23,7 +23,8 @@ async fn hold_together(it: &Lock, holders: &[Claim<'_>], end: &str) -> Result<()
         _ => (format!("0 0 {number}"), "-"),
     };
     let value = format!("{} * {counts} 17 -e {owner}", it.kind);
-    it.command(&["SET", &it.main(), &value]).await?;
+    it.command(&["DEL", &it.main()]).await?;
+    it.command(&["RPUSH", &it.main(), &value]).await?;
     for claims in holders.chunks(500) {
         let (holders, state) = (it.holders(), it.state());
         let words = claims.iter().map(|claim| {

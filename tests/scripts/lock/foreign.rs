@@ -111,12 +111,12 @@ async fn another_type_or_kind_under_the_main_key_is_left_alone(it: &Lock) -> Res
     let thin = format!("reentrant x {F} 17");
     let mut values = vec![
         vec!["SET", main, "text"],
-        vec!["SET", main, &thin],
+        vec!["RPUSH", main, &thin],
         vec!["HSET", main, "kind", it.kind],
         vec!["ZADD", main, "1", "text"],
     ];
     if it.inflated {
-        values.push(vec!["SET", main, "reentrant * 1 1 0 17 -e 67e5:1"]);
+        values.push(vec!["RPUSH", main, "reentrant * 1 1 0 17 -e 67e5:1"]);
     }
     for foreign in values {
         if it.inflated {

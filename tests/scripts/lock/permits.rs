@@ -257,8 +257,7 @@ async fn a_limit_that_nobody_has_is_not_changed(it: &Lock) -> Result<()> {
     it.hold(one(A)).await?;
     ensure!(taken(it).await? == "1/4");
     ensure!(it.release(one(A)).await? == "RELEASED 1 0");
-    it.command(&["SET", &it.main(), "fair x a:1/1 7", "PX", "60000"])
-        .await?;
+    it.command(&["RPUSH", &it.main(), "fair x a:1/1 7"]).await?;
     ensure!(it.limit(0).await? == "WRONG_KIND");
     ensure!(it.limit(3).await? == "WRONG_KIND");
     ensure!(it.value().await? == "fair x a:1/1 7");

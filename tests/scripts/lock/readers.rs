@@ -126,7 +126,8 @@ for i = 1, ARGV[1] do redis.call('ZADD', KEYS[2], i, '1:dead' .. i) end
 redis.call('ZADD', KEYS[2], ARGV[3], '1:' .. ARGV[2])
 redis.call('HSET', KEYS[3], 'o:' .. string.match(ARGV[2], '^(.*)/'), '1 7')
 local marker = string.format('rwlock * 0 0 %d 0 -e -', ARGV[1] + 1)
-return redis.call('SET', KEYS[1], marker, 'PX', 600000)";
+redis.call('RPUSH', KEYS[1], marker)
+return redis.call('PEXPIRE', KEYS[1], 600000)";
     let [main, holders, _, state] = it.all();
     let number = number.to_string();
     let words = [
@@ -141,7 +142,7 @@ async fn a_claim_that_has_ended_comes_back_counted_once(it: &Lock) -> Result<()>
     dead(it, 200, A, "1000").await?;
     while it.acquire(reader(A)).await? == "MORE" {}
     while it.acquire(reader(B)).await? == "MORE" {}
-    let marker = it.command(&["GET", &it.main()]).await?;
+    let marker = it.command(&["LINDEX", &it.main(), "0"]).await?;
     let counted = marker.split(' ').nth(4).context("the parts")?;
     ensure!(it.command(&["ZCARD", &it.holders()]).await? == counted);
     for claim in [A, B] {

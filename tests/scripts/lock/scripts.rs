@@ -351,7 +351,7 @@ impl Lock {
 
     /// The value of the main key.
     pub(super) async fn value(&self) -> Result<String> {
-        self.command(&["GET", &self.main()]).await
+        self.command(&["LINDEX", &self.main(), "0"]).await
     }
 
     /// How many claims take the whole inflated name, how many of these are live, and how many parts the others take.

@@ -284,8 +284,8 @@ async fn an_owner_that_holds_is_let_in_past_the_queue(it: &Lock) -> Result<()> {
 /// A node that gets a slot back may still have old holders, while the name arrived without any.
 async fn holders_that_the_marker_does_not_count_end_nobodys_hold(it: &Lock) -> Result<()> {
     let marker = format!("{} * 0 0 0 0 -e -", it.kind);
-    it.command(&["SET", &it.main(), &marker, "PX", "600000"])
-        .await?;
+    it.command(&["RPUSH", &it.main(), &marker]).await?;
+    it.command(&["PEXPIRE", &it.main(), "600000"]).await?;
     it.line([writer(A)], "9000000000000:100000:7").await?;
     let of_before = format!("x:{C}");
     it.command(&["ZADD", &it.holders(), "8999999999999", &of_before])

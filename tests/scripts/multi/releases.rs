@@ -84,13 +84,13 @@ async fn a_release_of_an_inflated_name_is_left_to_the_script_of_one_name(
 ) -> Result<()> {
     hold(it, &three(1)).await?;
     it.inflate("b", "reentrant", Who(1, 2)).await?;
-    let before = it.command(&["GET", "lockkeeper:b"]).await?;
+    let before = it.command(&["LINDEX", "lockkeeper:b", "0"]).await?;
     let left = release_with(it, &three(1), Duration::ZERO, true).await?;
     ensure!(
         left == ["RELEASED 1 0", "INFLATED", "RELEASED 1 0"],
         "{left:?}"
     );
-    ensure!(it.command(&["GET", "lockkeeper:b"]).await? == before);
+    ensure!(it.command(&["LINDEX", "lockkeeper:b", "0"]).await? == before);
     let tombstone = name_of("b")?.tombstone(&Who(1, 2).id()?);
     ensure!(
         it.command(&["EXISTS", &tombstone]).await? == "0",

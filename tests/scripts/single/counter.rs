@@ -185,7 +185,7 @@ async fn a_counter_that_was_raised_a_moment_ago_is_drawn_from_by_one_step(
     for next in first + 1..first + 4 {
         ensure!(it.acquire_from(A, 0, true).await? == next);
         let value = format!("mutex x {} {next}", A.text()?);
-        ensure!(it.command(&["GET", MAIN]).await? == value);
+        ensure!(it.command(&["LINDEX", MAIN, "0"]).await? == value);
         ensure!(it.command(&["GET", &counter()?]).await? == next.to_string());
         it.release(A).await?;
     }

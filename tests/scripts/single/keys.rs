@@ -12,7 +12,7 @@ impl Scripts {
     /// All keys with their content.
     pub(in crate::scripts) async fn dump(&self) -> Result<Vec<String>> {
         const READ: &str = "local t = redis.call('TYPE', KEYS[1]).ok \
-            if t == 'string' then return redis.call('GET', KEYS[1]) end \
+            if t == 'string' then return redis.call('GET', KEYS[1]) end if t == 'list' then return table.concat(redis.call('LRANGE', KEYS[1], 0, -1), ' ') end \
             if t == 'zset' then return table.concat(redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), ' ') end \
             return table.concat(redis.call('HGETALL', KEYS[1]), ' ')";
         let mut dump = Vec::new();
@@ -31,7 +31,7 @@ impl Scripts {
     }
 
     pub(in crate::scripts) async fn leases_of(&self, name: &str) -> Result<Vec<(String, i64)>> {
-        const READ: &str = "local value = redis.call('GET', KEYS[1]) or '' \
+        const READ: &str = "local value = redis.call('LINDEX', KEYS[1], '0') or '' \
             local share, claim, flags = string.match(value, '^%l+ ([x%d]+) (%S+) %d+(%l*)$') \
             if claim then \
               local left = redis.call('PTTL', KEYS[1]) \
@@ -82,7 +82,7 @@ impl Scripts {
         who: Who,
         left: i64,
     ) -> Result<()> {
-        const SET: &str = "if not string.find(redis.call('GET', KEYS[1]), ' * ', 1, true) then \
+        const SET: &str = "if not string.find(redis.call('LINDEX', KEYS[1], '0'), ' * ', 1, true) then \
               return redis.call('PEXPIRE', KEYS[1], ARGV[2]) \
             end \
             local time = redis.call('TIME') \
@@ -108,7 +108,7 @@ impl Scripts {
 
     /// Whether the value has the sign of a poller.
     pub(in crate::scripts) async fn is_polled(&self) -> Result<bool> {
-        let value = self.command(&["GET", MAIN]).await?;
+        let value = self.command(&["LINDEX", MAIN, "0"]).await?;
         let words: Vec<&str> = value.split(' ').collect();
         let flags = words
             .get(6)

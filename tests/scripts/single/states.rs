@@ -99,17 +99,21 @@ async fn a_name_stays_inflated_until_nobody_stands_there_and_nobody_waits(
     let owner = format!("{CLIENT}:1");
     let flags = if it.kind == "mutex" { "-" } else { "-e" };
     let value = format!("{} * 1 1 0 {first} {flags} {owner}", it.kind);
-    ensure!(it.command(&["GET", MAIN]).await? == value);
+    ensure!(it.command(&["LINDEX", MAIN, "0"]).await? == value);
     ensure!(it.keys().await? == [&*name_of("name")?.counter(), HOLDERS, MAIN]);
     number(&wait(it, B).await?, "WAITING", 1)?;
     number(&wait(it, C).await?, "WAITING", 1)?;
-    ensure!(it.command(&["GET", MAIN]).await? == value);
+    ensure!(it.command(&["LINDEX", MAIN, "0"]).await? == value);
     ensure!(it.keys().await? == [&*name_of("name")?.counter(), HOLDERS, QUEUE, STATE, MAIN]);
     ensure!(withdraw(it, A).await? == "RELEASED 1 0");
     // It was the next claim's turn.
     ensure!(it.standing().await? == [format!("x:{}", B.text()?)]);
     ensure!(withdraw(it, C).await? == "RELEASED 1 0");
-    ensure!(it.command(&["GET", MAIN]).await?.contains(" * 1 1 0 "));
+    ensure!(
+        it.command(&["LINDEX", MAIN, "0"])
+            .await?
+            .contains(" * 1 1 0 ")
+    );
     ensure!(withdraw(it, B).await? == "RELEASED 1 0");
     ensure!(it.keys().await? == [name_of("name")?.counter()]);
     Ok(())
@@ -134,7 +138,8 @@ async fn a_marker_over_nobody_is_free_for_every_kind_and_leaves_nothing_behind(
             ("x", kind)
         };
         ensure!(
-            it.command(&["GET", MAIN]).await? == format!("{kind} {share} {} {next}", B.text()?)
+            it.command(&["LINDEX", MAIN, "0"]).await?
+                == format!("{kind} {share} {} {next}", B.text()?)
         );
         ensure!(it.keys().await? == [&*name_of("name")?.counter(), MAIN]);
         ensure!(it.call(lock.release(usual(&B.id()?), false)).await? == "RELEASED 1 0");

@@ -203,7 +203,7 @@ impl Client {
     /// returned. The result is empty if nothing is missing, and always for a server before Redis 7.0, because such a
     /// server cannot be asked.
     ///
-    /// It does not check commands that only some kinds use, such as `GETEX` for the mutex. Nor does it check key
+    /// It does not check commands that only some kinds use, such as `ZADD` for the fair lock. Nor does it check key
     /// patterns, because a user may be limited to some names. If the server refuses a call for one of these reasons,
     /// that call's error says so. In a cluster, only one node is asked.
     ///

@@ -33,16 +33,29 @@ pub(super) fn lindex(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
     let Some(elements) = database.keyspace.list(&args[0])? else {
         return Ok(Resp::Nil);
     };
-    let index = integer(&args[1])?;
-    let place = match index {
-        ..0 => {
-            let back = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
-            elements.len().checked_sub(back)
-        }
-        _ => usize::try_from(index).ok(),
-    };
+    let place = place(integer(&args[1])?, elements.len());
     let element = place.and_then(|place| elements.get(place));
     Ok(element.map_or(Resp::Nil, |element| Resp::Bulk(element.clone())))
+}
+
+/// `LSET key index element`; a negative index counts from the end.
+pub(super) fn lset(database: &mut Database, args: &[Vec<u8>]) -> Outcome {
+    let length = database.keyspace.list(&args[0])?.map(Vec::len);
+    let length = length.ok_or(Refusal::of("ERR no such key"))?;
+    let place = place(integer(&args[1])?, length).filter(|place| *place < length);
+    let place = place.ok_or(Refusal::of("ERR index out of range"))?;
+    database
+        .keyspace
+        .change_list(&args[0], |elements| elements[place].clone_from(&args[2]))?;
+    Ok(Resp::OK)
+}
+
+/// Where the element with this index is in a list of this length; a negative one counts from the end.
+fn place(index: i64, length: usize) -> Option<usize> {
+    match index {
+        ..0 => length.checked_sub(usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX)),
+        _ => usize::try_from(index).ok(),
+    }
 }
 
 /// `LPOS key element`: its first index, counted from 0. No options.

@@ -268,7 +268,9 @@ fn command(random: &mut Rng) -> Vec<String> {
     };
     let mut words = match random.u8(0..32) {
         0 => vec![one(random, &["GET", "GETEX"]), key],
-        1..4 => set(random, key, value),
+        1..3 => set(random, key, value),
+        3 if key == "main" => vec!["RPUSH", key, value],
+        3 => set(random, key, value),
         4 => vec![one(random, &["DEL", "UNLINK"]), key, one(random, KEYS)],
         5 => vec!["EXISTS", key, one(random, KEYS), key],
         6 => vec!["TYPE", key],
@@ -318,7 +320,10 @@ fn command(random: &mut Rng) -> Vec<String> {
             index(random),
         ],
         26 => vec!["RPUSH", key, owner(random), owner(random)],
-        27 => vec![one(random, &["LPOP", "LLEN"]), key],
+        27 => match random.bool() {
+            true => vec![one(random, &["LPOP", "LLEN"]), key],
+            false => vec!["LSET", key, index(random), value],
+        },
         28 => vec!["LRANGE", key, index(random), index(random)],
         29 => vec!["LREM", key, index(random), owner(random)],
         30 => vec!["LPOS", key, owner(random)],
@@ -354,8 +359,9 @@ fn set<'a>(random: &mut Rng, key: &'a str, value: &'a str) -> Vec<&'a str> {
 
 /// A name with more dead waiters than one run of a script drops.
 fn many_dead(random: &mut Rng) -> Vec<String> {
-    const SCRIPT: &str = "redis.call('DEL', KEYS[2])
-        redis.call('SET', KEYS[1], 'fair * 0 0 0 0 -e -', 'PX', 300000)
+    const SCRIPT: &str = "redis.call('DEL', KEYS[1], KEYS[2])
+        redis.call('RPUSH', KEYS[1], 'fair * 0 0 0 0 -e -')
+        redis.call('PEXPIRE', KEYS[1], 300000)
         for i = 1, ARGV[1] do redis.call('ZADD', KEYS[2], i, 'x:dead ' .. i) end
         return redis.call('PEXPIRE', KEYS[2], 300000)";
     let number = random.usize(200..600).to_string();

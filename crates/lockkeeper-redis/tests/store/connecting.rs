@@ -246,7 +246,7 @@ async fn the_url_chooses_socket_and_database() {
             let store = connect(&url).await.unwrap();
             let reply = store.call(acquire("name", "claim", Form::Source)).await;
             assert_eq!(reply.unwrap().status(), Status::Granted);
-            let found = server.command_in(number, &["GET", "name"]).await;
+            let found = server.command_in(number, &["LINDEX", "name", "0"]).await;
             let found = found.unwrap().into_text().unwrap();
             assert!(found.starts_with("mutex x claim "), "{url}: {found}");
         }

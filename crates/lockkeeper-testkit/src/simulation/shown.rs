@@ -192,7 +192,7 @@ impl Shown<'_> {
 
     /// The value of the main key, or an empty text.
     fn text(self) -> String {
-        let value = self.server.execute(&["GET", self.main]).ok();
+        let value = self.server.execute(&["LINDEX", self.main, "0"]).ok();
         let value = value.as_ref().and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
     }

@@ -8,7 +8,7 @@ use crate::search::Incident;
 /// Mutants of scripts that only the search must find.
 pub const ALL: &[Mutant] = mutants! {
     mutex_renew_creates: lock::RENEW, Where::Small;
-        "    reply[i + 2] = 'GONE'\n" => "    if not value then\n      redis.call('SET', KEYS[i], value_of('mutex', 'x', ARGV[2 * i], '1', ''), 'PX', ARGV[2 * i + 1])\n    end\n    reply[i + 2] = value and 'GONE' or 'RENEWED'\n";
+        "    reply[i + 2] = 'GONE'\n" => "    if not value then\n      write_value(KEYS[i], false, value_of('mutex', 'x', ARGV[2 * i], '1', ''), ARGV[2 * i + 1])\n    end\n    reply[i + 2] = value and 'GONE' or 'RENEWED'\n";
     mutex_acquire_repeated_does_not_arm: lock::ACQUIRE, Where::Small;
         "    arm(name.main, ttl)\n" => "";
     mutex_acquire_ignores_the_tombstone: lock::ACQUIRE, Where::Small;
@@ -16,13 +16,13 @@ pub const ALL: &[Mutant] = mutants! {
     mutex_acquire_takes_what_is_held: lock::ACQUIRE, Where::Small;
         "    return not is_taken(name)\n" => "    return not is_taken(name) or name.alone and name.alone.left <= 5\n";
     mutex_acquire_arms_nothing: lock::ACQUIRE, Where::Small;
-        "redis.call('SET', KEYS[1], value, 'PX', ARGV[3])" => "redis.call('SET', KEYS[1], value)";
+        "redis.pcall('PEXPIRE', KEYS[1], ARGV[3])" => "1";
     mutex_take_ignores_the_tombstone: lock::TAKE, Where::Small;
         "redis.call('EXISTS', KEYS[1], KEYS[3]) ~= 0" => "redis.call('EXISTS', KEYS[1]) ~= 0";
     mutex_take_overwrites_what_is_held: lock::TAKE, Where::Small;
         "redis.call('EXISTS', KEYS[1], KEYS[3]) ~= 0" => "redis.call('EXISTS', KEYS[3]) ~= 0";
     mutex_take_arms_nothing: lock::TAKE, Where::Small;
-        "  redis.call('SET', KEYS[1], ARGV[2] .. token, 'PX', ARGV[3])\n" => "  redis.call('SET', KEYS[1], ARGV[2] .. token)\n";
+        "redis.pcall('PEXPIRE', KEYS[1], ARGV[3])" => "1";
     mutex_take_ignores_the_clock: lock::TAKE, Where::ClockRight(Incident::CounterLost);
         "  now = time[1] * 1000000 + time[2]\n" => "  now = 1\n";
     mutex_take_counts_on_however_long_ago_the_counter_was_raised: lock::TAKE, Where::ClockRight(Incident::CounterBehind);
@@ -30,9 +30,9 @@ pub const ALL: &[Mutant] = mutants! {
     mutex_take_draws_the_last_token_again: lock::TAKE, Where::Small;
         "and redis.pcall('INCR', KEYS[2])" => "and tonumber(redis.call('GET', KEYS[2]))";
     mutex_drop_does_not_compare: lock::DROP, Where::Small;
-        "if value ~= ARGV[2] then" => "if not value then";
+        "redis.pcall('LREM', KEYS[1], '1', ARGV[2])" => "redis.pcall('DEL', KEYS[1])";
     mutex_drop_passes_over_the_flags: lock::DROP, Where::Small;
-        "if value ~= ARGV[2] then" => "if string.sub(value or '', 1, #ARGV[2]) ~= ARGV[2] then";
+        "'1', ARGV[2])" => "'1', string.match(redis.call('LINDEX', KEYS[1], '0') or '', '^' .. string.gsub(ARGV[2], '-', '%%-') .. '%l*$') or '')";
     mutex_release_does_not_compare: lock::RELEASE, Where::Small;
         "if whose ~= claim then" => "if not whose then";
     mutex_release_wakes_nobody: lock::RELEASE, Where::Small;
@@ -62,9 +62,9 @@ pub const ALL: &[Mutant] = mutants! {
     mutex_poll_joins_a_queue: lock::ACQUIRE, Where::TakenByOthers;
         "ARGV[11] ~= 'poll' and ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]))" => "ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]) or -1)";
     mutex_poll_leaves_no_sign: lock::ACQUIRE, Where::Small;
-        "    redis.call('SET', name.main, polled(name.alone.value), 'KEEPTTL')\n" => "";
+        "    write_value(name.main, true, polled(name.alone.value))\n" => "";
     reentrant_acquire_ignores_the_tombstone: lock::ACQUIRE, Where::Small;
-        "has_left or " => "";
+        "redis.call('EXISTS', KEYS[3]) == 1 or " => "";
     reentrant_acquire_repeated_does_not_arm: lock::ACQUIRE, Where::Small;
         "put(name, math.max(ends, name.now + ttl)" => "put(name, ends";
     reentrant_acquire_lets_others_in_when_one_claim_has_ended: lock::ACQUIRE, Where::UnequalLeases;
@@ -98,7 +98,7 @@ pub const ALL: &[Mutant] = mutants! {
     reentrant_inflation_gives_the_first_claim_a_whole_lease: lock::ACQUIRE, Where::Small;
         "alone.ends, member_of(alone.flag" => "name.now + 1000, member_of(alone.flag";
     reentrant_thin_release_deletes_a_marker: lock::DROP, Where::Small;
-        "if value ~= ARGV[2] then" => "if value ~= ARGV[2] and not string.find(value or '', ' * ', 1, true) then";
+        "'1', ARGV[2])" => "'1', string.match(redis.call('LINDEX', KEYS[1], '0') or '', '^%l+ %*.*$') or ARGV[2])";
     reentrant_thin_renewal_takes_a_marker_for_the_end: lock::RENEW, Where::Small;
         "    reply[i + 2] = 'INFLATED'\n" => "    reply[i + 2] = 'GONE'\n";
 };

@@ -27,7 +27,7 @@ pub const RWLOCK: &[Mutant] = mutants! {
     rwlock_downgrade_keeps_the_token: lock::CONVERT, Where::Conversions;
         "local token = shared and name.token or draw_again(name.counter, name.floor) or draw_token(name.counter, name.floor, name.now_us)\n" => "local token = shared and name.token or redis.call('GET', name.counter)\n";
     rwlock_acquire_ignores_the_tombstone: lock::ACQUIRE, Where::Conversions;
-        "has_left or " => "";
+        "redis.call('EXISTS', KEYS[3]) == 1 or " => "";
     rwlock_first_reader_takes_the_token_of_the_writer: lock::ACQUIRE, Where::Conversions;
         "local token = shared and name.token or draw_again(name.counter, name.floor) or draw_token(name.counter, name.floor, name.now_us)\n" => "local token = shared and name.token or redis.call('GET', name.counter)\n";
     rwlock_readers_pass_a_waiting_writer: lock::ACQUIRE, Where::Queue;

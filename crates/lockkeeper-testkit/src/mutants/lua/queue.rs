@@ -24,7 +24,7 @@ pub const FAIR: &[Mutant] = mutants! {
     fair_acquire_joins_in_front: lock::ACQUIRE, Where::Queue;
         "tonumber(last[2] or 0) + 1" => "tonumber(last[2] or 0) - 1";
     fair_acquire_ignores_the_tombstone: lock::ACQUIRE, Where::Queue;
-        "has_left or " => "";
+        "redis.call('EXISTS', KEYS[3]) == 1 or " => "";
     fair_full_queue_forgets_whom_the_run_let_in: lock::ACQUIRE, Where::FourClients;
         "  if limit > 0 and length >= limit then\n    settle(name)\n" => "  if limit > 0 and length >= limit then\n";
 };

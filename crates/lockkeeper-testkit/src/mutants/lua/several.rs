@@ -10,7 +10,7 @@ pub const MULTI: &[Mutant] = mutants! {
     multi_acquire_takes_all_though_one_is_refused: multi::ACQUIRE, Where::Sets;
         "if not refused then\n" => "if true then\n";
     multi_acquire_takes_the_first_name_only: multi::ACQUIRE, Where::Sets;
-        "      redis.call('SET', main, value, 'PX', ttl)\n" => "      if i == 1 then redis.call('SET', main, value, 'PX', ttl) end\n";
+        "      write_value(main, false, value, ttl)\n" => "      if i == 1 then write_value(main, false, value, ttl) end\n";
     multi_acquire_minds_the_last_item_only: multi::ACQUIRE, Where::Sets;
         "token or false, true, refused or outcome" => "token or false, true, outcome";
     multi_acquire_minds_the_first_item_only: multi::ACQUIRE, Where::Sets;

@@ -186,7 +186,11 @@ impl Runs {
         let name = self.name();
         let main = name.main();
         let derived = ["holders", "queue", "state"].map(|part| name.part(part));
-        let marker = self.server.execute(&["GET", main])?;
+        let marker = self.server.execute(&["TYPE", main])?;
+        if marker.as_str() != Some("list") {
+            return Ok(None);
+        }
+        let marker = self.server.execute(&["LINDEX", main, "0"])?;
         let marker: Vec<&str> = marker.as_str().unwrap_or_default().split(' ').collect();
         let [kind, "*", "1", "1", "0", token, "-" | "-e", _] = marker[..] else {
             return Ok(None);
@@ -206,8 +210,8 @@ impl Runs {
             return Ok(None);
         };
         let value = format!("{kind} x {claim} {token}");
-        self.server
-            .execute(&["SET", main, &value, "PX", &left.to_string()])?;
+        self.server.execute(&["LSET", main, "0", &value])?;
+        self.server.execute(&["PEXPIRE", main, &left.to_string()])?;
         for key in &derived {
             self.server.execute(&["DEL", key])?;
         }
@@ -219,7 +223,7 @@ impl Runs {
     fn with_old_holders(&mut self, server: u32, tick: u8) -> Result<Option<u32>> {
         self.server.restore(server, tick);
         let name = self.name();
-        if self.server.execute(&["GET", name.main()])? == Value::Nil {
+        if self.server.execute(&["EXISTS", name.main()])? == Value::Integer(0) {
             return Ok(None);
         }
         let ends = TICKS.server_time(tick + 1, 0) / 1_000;
@@ -244,8 +248,8 @@ impl Runs {
     /// Whether another library's client holds the name.
     pub(super) fn is_taken_by_others(&self, server: u32, tick: u8) -> Result<bool> {
         self.server.restore(server, tick);
-        let value = self.server.execute(&["GET", self.name().main()])?;
-        Ok(value.as_str() == Some(ANOTHERS))
+        let value = self.server.execute(&["MGET", self.name().main()])?;
+        Ok(matches!(value, Value::List(found) if found[0].as_str() == Some(ANOTHERS)))
     }
 
     fn without(&mut self, key: &str, server: u32, tick: u8) -> Result<u32> {
