@@ -72,7 +72,12 @@ async fn any_number_of_names_is_one_command_to_acquire_and_one_to_release() -> R
         ensure!(server.commandstats("evalsha").await? == 1, "{names} names");
         ensure!(guard.parts().len() == names);
         guard.release().await?;
-        ensure!(server.commandstats("evalsha").await? == 2, "{names} names");
+        // One name alone is dropped, by a command that is no script.
+        let scripts = if names == 1 { 1 } else { 2 };
+        ensure!(
+            server.commandstats("evalsha").await? == scripts,
+            "{names} names"
+        );
         ensure!(server.commandstats("eval").await? == 0);
     }
     Ok(())

@@ -262,8 +262,8 @@ async fn a_late_release_of_whoever_waited_changes_nothing(it: &Latch) -> Result<
     }
     ensure!(it.call(latch.verify(ask())).await? == "GONE");
     ensure!(it.count("a").await? == "COUNTS 1 2");
-    let keys = ["lockkeeper.gone:{lockkeeper:name}:", &*B.text()?].concat();
-    ensure!(it.command(&["EXISTS", &keys]).await? == "0");
+    let tombstone = name_of("name")?.tombstone(&B.id()?);
+    ensure!(it.command(&["EXISTS", &tombstone]).await? == "0");
     Ok(())
 }
 

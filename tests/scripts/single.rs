@@ -93,7 +93,10 @@ const PASSER_BY: Who = Who(200, 200);
 impl Who {
     pub(super) fn id(self) -> Result<ClaimId> {
         let owner = format!("{CLIENT}:{}", self.0).parse()?;
-        Ok(ClaimId::new(owner, self.1.into()))
+        Ok(ClaimId::new(
+            owner,
+            u64::from(self.0) << 32 | u64::from(self.1),
+        ))
     }
 
     pub(super) fn text(self) -> Result<String> {

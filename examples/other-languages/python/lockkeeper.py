@@ -22,7 +22,7 @@ from binascii import crc_hqx
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, NoScriptError, RedisError, TimeoutError
+from redis.exceptions import ConnectionError, NoScriptError, RedisError, ResponseError, TimeoutError
 
 LUA = pathlib.Path(__file__).resolve().parents[3] / "lua"
 STANDING = "client lease wake value members standing holding admit settle queue waiters place turns"
@@ -32,8 +32,7 @@ FRAGMENTS = {
     "heartbeat": f"clock token {STANDING} heartbeat",
     "renew": "lease value",
     "renew_inflated": "clock client lease value members",
-    "take": "take token",
-    "drop": "",
+    "take": "take token value",
     "release": f"clock token {STANDING.replace('value', 'value thin')}",
 }
 # The counter at its end: no token.
@@ -304,7 +303,8 @@ class Lease:
         self.decided.set()
 
     def _keys(self, parts):
-        own = {"main": self.name.main, "counter": self.name.counter, "gone": f"{self.name.key('gone')}:{self.claim}"}
+        gone = f"{self.name.key('gone')}:{self.claim[:8]}/{self.claim[-16:]}"
+        own = {"main": self.name.main, "counter": self.name.counter, "gone": gone}
         return [own.get(part) or self.name.key(part) for part in parts.split()]
 
     def _ms(self, seconds):
@@ -506,9 +506,11 @@ class Lease:
     async def _release(self):
         ttl, floor, waiter_ttl, channel, reenters = self._common()
         if self.alone and not self.in_doubt and self.token is not None:
-            _, status, _ = await self._ask("drop", "main", first=f"{self._value()}{self.token}")
-            if status == "DROPPED":
-                return True
+            try:
+                if await self.client.redis.lrem(self.name.main, 1, f"{self._value()}{self.token}") == 1:
+                    return True
+            except ResponseError:
+                pass  # Something else stands there: the release says what.
         parts = "main counter gone holders queue state"
         tombstone_ttl = ttl if self.in_doubt else 0
         args = (self.lock.kind, "x", channel, 0, tombstone_ttl, floor, waiter_ttl, reenters)

@@ -108,7 +108,8 @@ impl Lock {
     }
 
     pub(super) fn tombstone(&self, claim: &str) -> String {
-        format!("{}:{claim}", self.name.part("gone"))
+        let (client, random) = (&claim[..8], &claim[claim.len() - 16..]);
+        format!("{}:{client}/{random}", self.name.part("gone"))
     }
 
     /// The keys of a script that may change everything.

@@ -189,7 +189,10 @@ impl fmt::Display for Key<'_> {
                 let number = number_behind([first, ":"], *slot);
                 write!(f, "{DERIVED}fence:{{{first}:{number:06}}}")
             }
-            Self::Tombstone(name, claim) => write!(f, "{}:{claim}", name.key("gone")),
+            Self::Tombstone(name, claim) => {
+                let [client, random] = claim.ends();
+                write!(f, "{}:{client}/{random}", name.key("gone"))
+            }
         }
     }
 }

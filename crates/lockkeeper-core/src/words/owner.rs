@@ -106,6 +106,12 @@ impl ClaimId {
         Arc::clone(&self.text)
     }
 
+    /// The first 8 characters of its client, and its random half. No other claim of a name has the same, but that is not the
+    /// claim: whoever reads them in a key's name knows no claim.
+    pub(crate) fn ends(&self) -> [&str; 2] {
+        [&self.text[..8], &self.text[self.text.len() - 16..]]
+    }
+
     /// Returns the claim as it is written on the server.
     pub fn as_str(&self) -> &str {
         &self.text

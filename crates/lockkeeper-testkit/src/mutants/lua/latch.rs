@@ -24,7 +24,7 @@ pub const LATCH: &[Mutant] = mutants! {
     latch_arm_repeated_keeps_it_alive: latch::ARM, Where::Latch;
         "  return { ARGV[1], 'COUNTS', latch.left, latch.n, " => "  redis.call('PEXPIRE', KEYS[1], ARGV[4])\n  return { ARGV[1], 'COUNTS', latch.left, latch.n, ";
     latch_arm_makes_a_latch_without_an_end: latch::ARM, Where::Latch;
-        ", 'PX', string.format('%.0f', ttl))" => ")";
+        "''), string.format('%.0f', ttl))" => "''))";
     latch_look_keeps_it_alive: latch::LOOK, Where::Latch;
         "if latch.state == 'armed' then\n" => "if latch.state == 'armed' then\n  redis.call('PEXPIRE', KEYS[1], latch.ttl)\n";
     latch_look_takes_what_has_ended_for_what_was_never_armed: latch::LOOK, Where::Latch;

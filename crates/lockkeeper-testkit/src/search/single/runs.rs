@@ -431,7 +431,9 @@ impl Runs {
 pub fn rename(text: &[u8], names: [u8; MOST_CLIENTS]) -> Vec<u8> {
     let mut renamed = text.to_vec();
     for at in 1..text.len() {
-        if text[at..].starts_with(TAIL.as_bytes()) {
+        // In a claim, and in the name of a tombstone.
+        let of_tombstone = at >= 8 && text[at] == b'/' && text[at - 8..at - 1] == *b"0000000";
+        if text[at..].starts_with(TAIL.as_bytes()) || of_tombstone {
             let client = usize::from(text[at - 1] - b'0');
             renamed[at - 1] = b'0' + names[client];
         }
