@@ -29,8 +29,8 @@ pub mod lock {
         "lock/take",
         with ["take", "token", "value"],
         keys ["main", "counter", "tombstone"],
-        args ["request", "value", "ttl", "floor"],
-        replies [Status::Granted, Status::Inflated],
+        args ["request", "value", "ttl", "floor", "tries"],
+        replies [Status::Granted, Status::Busy, Status::Inflated],
     );
 
     /// Grants a name to a claim, or lets the claim wait in the queue.

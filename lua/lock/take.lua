@@ -8,8 +8,11 @@
 -- ARGV[2] value      the value up to its token: `<kind> <share> <claim> `
 -- ARGV[3] ttl        of the lease, ms
 -- ARGV[4] floor      the largest token the caller has seen
+-- ARGV[5] tries      1 if the claim does not wait
 -- REPLY GRANTED token
--- REPLY INFLATED     a key or a tombstone stands there: run lock/acquire
+-- REPLY BUSY left    to a claim that does not wait: a claim of the kind, but of another owner, holds alone and takes all of the name; ms until its
+--                    lease ends, negative: never
+-- REPLY INFLATED     something else, or a tombstone, stands there: run lock/acquire
 -- PUBLISH nothing
 
 local token = draw_after(before, KEYS[2], ARGV[4], now)

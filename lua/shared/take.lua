@@ -2,6 +2,13 @@
 -- the other fragments, because defining them costs time. The numbers are those of shared/token.
 
 if redis.call('EXISTS', KEYS[1], KEYS[3]) ~= 0 then
+  local value = ARGV[5] == '1' and redis.pcall('LINDEX', KEYS[1], '0')
+  local kind, owner, flags = string.match(type(value) == 'string' and value or '', '^(%l+) x ([^/]+)/%S+ %d+(%l*)$')
+  local its_kind, its_owner = string.match(ARGV[2], '^(%l+) %S+ ([^/]+)/')
+  -- Whatever else stands there, lock/acquire decides.
+  if kind and kind == its_kind and owner ~= its_owner and not string.find(flags, 'c', 1, true) then
+    return ARGV[1] .. ' BUSY ' .. string.format('%.0f', redis.call('PTTL', KEYS[1]))
+  end
   return ARGV[1] .. ' INFLATED'
 end
 -- As draw_again in shared/token.

@@ -10,6 +10,7 @@ mod polls;
 mod reentry;
 mod refusals;
 mod states;
+mod takes;
 
 use std::ops::Deref;
 use std::time::Duration;

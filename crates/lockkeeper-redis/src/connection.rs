@@ -91,18 +91,14 @@ impl Connection {
     ///
     /// It is queued when the future is first polled: nothing is awaited before that.
     pub(crate) async fn send(&self, request: &Outgoing, patience: Duration) -> Answer {
-        let command = native::of(request);
-        let sent = command.as_ref().unwrap_or(request);
-        let answer = self.wire.request(sent, self.sharded, patience).await;
+        let answer = self.wire.request(request, self.sharded, patience).await;
         self.notice(native::answer(request, answer))
     }
 
     /// The same, directly after an `ASKING`, on a connection that only this caller uses meanwhile.
     pub(crate) async fn send_asking(&self, request: &Outgoing, patience: Duration) -> Answer {
-        let command = native::of(request);
-        let sent = command.as_ref().unwrap_or(request);
         let wire = &self.wire;
-        let answer = wire.request_asking(sent, self.sharded, patience).await;
+        let answer = wire.request_asking(request, self.sharded, patience).await;
         self.notice(native::answer(request, answer))
     }
 

@@ -1,20 +1,14 @@
-//! Scripts that are one command and are sent as that, which costs the server less: `lock/drop` is `LREM`. Pure.
+//! Answers to commands that are sent in place of scripts, which costs the server less: `lock/drop` is `LREM`. Pure.
 
 use lockkeeper_core::store::Value;
 
 use crate::request::Outgoing;
 use crate::wire::Answer;
 
-/// The command that does what the requested script does, if there is one.
-pub(crate) fn of(request: &Outgoing) -> Option<Outgoing> {
-    let [key, _, value] = request.as_drop()?;
-    Some(Outgoing::plain("LREM", [key, "1", value]))
-}
-
 /// What the script would have answered. A bare reply has no echo: any answer but the two that the command can give stays as it is,
 /// which no script answers, and the connection is replaced.
 pub(crate) fn answer(request: &Outgoing, answer: Answer) -> Answer {
-    let Some([_, number, _]) = request.as_drop() else {
+    let Some(number) = request.stands_for() else {
         return answer;
     };
     let line = |status| Ok(Value::Bytes(format!("{number} {status}").into_bytes()));
@@ -45,12 +39,9 @@ mod tests {
     #[test]
     fn a_drop_is_a_command_and_answers_as_the_script_does() {
         let drop = request(&lock::DROP, &["main"], &["mutex x a 5"]);
-        let command = of(&drop).unwrap();
-        assert_eq!(command.name, "LREM");
-        assert_eq!(
-            command.args().collect::<Vec<_>>(),
-            ["main", "1", "mutex x a 5"]
-        );
+        assert_eq!((drop.name, drop.script(false)), ("LREM", None));
+        let words: Vec<_> = drop.args().collect();
+        assert_eq!(words, ["main", "1", "mutex x a 5"]);
         let other_type = StoreError::refused(
             "WRONGTYPE Operation against a key holding the wrong kind of value",
         );
@@ -79,7 +70,7 @@ mod tests {
     #[test]
     fn every_other_script_is_sent_as_it_is() {
         let verify = request(&lock::VERIFY, &["main"], &["a"]);
-        assert_eq!(of(&verify), None);
+        assert_eq!(verify.name, "EVALSHA");
         assert_eq!(
             answer(&verify, Ok(Value::Integer(1))).unwrap(),
             Value::Integer(1)

@@ -23,6 +23,13 @@ enum Of {
         count: Number,
         request: Number,
     },
+    /// A `lock/drop`, which is one command: `LREM <main> 1 <value>`. Its reply has no echo; `request` is what the script would have echoed.
+    Drop {
+        keys: Texts,
+        one: Number,
+        args: Texts,
+        request: Number,
+    },
     /// Words that are the same for every server.
     Plain(Texts),
 }
@@ -32,7 +39,6 @@ enum Of {
 struct Script {
     classic: &'static str,
     sharded: &'static str,
-    is_drop: bool,
 }
 
 /// A number in decimal digits.
@@ -72,19 +78,26 @@ impl Outgoing {
         };
         let keys = std::mem::take(&mut call.item.keys);
         let args = std::mem::take(&mut call.item.args);
+        let request = Number::new(call.request);
+        if script.name == "lock/drop" {
+            let one = Number::new(1);
+            let of = Of::Drop {
+                keys,
+                one,
+                args,
+                request,
+            };
+            return Ok(Self { name: "LREM", of });
+        }
         let count = Number::new(keys.len().try_into().unwrap_or_default());
         Ok(Self {
             name,
             of: Of::Call {
-                script: Script {
-                    classic,
-                    sharded,
-                    is_drop: script.name == "lock/drop",
-                },
+                script: Script { classic, sharded },
                 keys,
                 args,
                 count,
-                request: Number::new(call.request),
+                request,
             },
         })
     }
@@ -97,16 +110,10 @@ impl Outgoing {
         }
     }
 
-    /// The key, the request and the value of a `lock/drop`; `None` for anything else.
-    pub(crate) fn as_drop(&self) -> Option<[&str; 3]> {
+    /// What the script would have echoed that this command stands for; `None` if it is a script, or stands for none.
+    pub(crate) fn stands_for(&self) -> Option<&str> {
         match &self.of {
-            Of::Call {
-                script,
-                keys,
-                args,
-                request,
-                ..
-            } if script.is_drop => Some([keys.first()?, request.as_str(), args.first()?]),
+            Of::Drop { request, .. } => Some(request.as_str()),
             _ => None,
         }
     }
@@ -116,7 +123,7 @@ impl Outgoing {
         match &self.of {
             Of::Call { script, .. } if sharded => Some(script.sharded),
             Of::Call { script, .. } => Some(script.classic),
-            Of::Plain(_) => None,
+            Of::Drop { .. } | Of::Plain(_) => None,
         }
     }
 
@@ -130,6 +137,9 @@ impl Outgoing {
                 request,
                 ..
             } => (Some(count), Some(keys), Some(request), args),
+            Of::Drop {
+                keys, one, args, ..
+            } => (None, Some(keys), Some(one), args),
             Of::Plain(args) => (None, None, None, args),
         };
         let keys = keys.into_iter().flat_map(Texts::iter);

@@ -400,7 +400,7 @@ class Lease:
         parts = "main counter gone holders queue state"
         before, self.in_doubt = self.in_doubt, True
         if not before and token == 0:
-            sent, status, fields = await self._ask("take", "main counter gone", ttl, floor, first=self._value())
+            sent, status, fields = await self._ask("take", "main counter gone", ttl, floor, 0, first=self._value())
             if status == "GRANTED":
                 self.in_doubt = False
                 return sent, status, fields

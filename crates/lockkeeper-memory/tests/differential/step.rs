@@ -215,7 +215,9 @@ fn shipped(random: &mut Rng, kind: &str) -> (Vec<String>, bool) {
             "share" | "old_share" => {
                 one(random, &["x", "x", "x", "1", "1", "1", "1/2", "2/2", "3/2"])
             }
-            "polls" | "polled" | "reenters" | "fenced" | "leased" => one(random, &["0", "1"]),
+            "polls" | "polled" | "tries" | "reenters" | "fenced" | "leased" => {
+                one(random, &["0", "1"])
+            }
             "n" => one(random, &["0", "1", "2", "2", "2", "3"]),
             "permits" => one(random, &["1", "1", "2", "3"]),
             "id" => one(random, &["f", "g", "h"]),

@@ -125,7 +125,7 @@ pub(crate) fn acquire(name: &str, claim: &str, form: Form) -> Call {
 pub(crate) fn acquire_alone(name: &str, claim: &str, form: Form) -> Call {
     let keys = ["", ":counter", ":tombstone"].map(|part| format!("{name}{part}"));
     let value = format!("mutex x {claim} ");
-    call(&lock::TAKE, &keys, &[&value, "60000", "0"], form)
+    call(&lock::TAKE, &keys, &[&value, "60000", "0", "0"], form)
 }
 
 /// Releases the claim with this value, if it is alone under the name.

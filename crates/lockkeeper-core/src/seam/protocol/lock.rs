@@ -172,7 +172,8 @@ impl LockProtocol {
             Key::Tombstone(name, ask.claim),
         ];
         let value = self.value(ask.claim, None);
-        let args: [&dyn Display; 3] = [&value, &ask.ttl_ms(), &ask.floor];
+        let tries = u8::from(ask.queue_limit == Some(0));
+        let args: [&dyn Display; 4] = [&value, &ask.ttl_ms(), &ask.floor, &tries];
         ScriptCall::new(&lock::TAKE, keys, args)
     }
 
@@ -226,9 +227,7 @@ impl Protocol for LockProtocol {
     }
 
     fn acquire(&self, ask: RequestContext<'_>) -> ScriptCall {
-        // One that must not wait gets its answer from one request.
-        let may_wait = ask.queue_limit != Some(0);
-        if self.takes && !ask.inflated && ask.token.is_none() && may_wait && !ask.polled {
+        if self.takes && !ask.inflated && ask.token.is_none() && !ask.polled {
             return self.take(ask);
         }
         let limit = ask.queue_limit();

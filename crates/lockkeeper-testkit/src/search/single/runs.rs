@@ -68,7 +68,7 @@ impl Runs {
             server.set_clock_behind(&name)?;
         }
         if let Some(value) = kind.value {
-            server.execute(&["RPUSH", name.main(), value])?;
+            server.execute(&["SET", name.main(), value])?;
         }
         server.number();
         Ok(Self {
