@@ -18,7 +18,7 @@ vectors! { Scripts in [thin reentrant_thin]:
 async fn take(it: &Scripts, who: Who, waits: bool) -> Result<String> {
     let id = who.id()?;
     let limit = if waits { None } else { Some(0) };
-    let ask = usual(&id).queueing(TTL, limit);
+    let ask = usual(&id).on_inflated(false).queueing(TTL, limit);
     it.call(it.lock()?.taking().acquire(ask)).await
 }
 
@@ -29,7 +29,8 @@ async fn drop_value(it: &Scripts, value: &str) -> Result<String> {
 async fn a_free_name_is_taken_and_dropped(it: &Scripts) -> Result<()> {
     let token = token(&take(it, A, true).await?)?;
     let value = format!("{} x {} {token}", it.kind, A.text()?);
-    ensure!(it.command(&["LRANGE", MAIN, "0", "-1"]).await? == value);
+    ensure!(it.command(&["LINDEX", MAIN, "0"]).await? == value);
+    ensure!(it.command(&["LLEN", MAIN]).await? == "1");
     ensure!(is_nearly(it.pttl(MAIN).await?, 30_000));
     ensure!(it.renew(A).await? == "RENEWED");
     ensure!(drop_value(it, &value).await? == "DROPPED");

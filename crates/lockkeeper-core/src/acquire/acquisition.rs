@@ -21,6 +21,7 @@ use crate::acquire::plan::Plan;
 use crate::acquire::stage::{Asked, Stage, TRIES};
 use crate::acquire::told::Told;
 use crate::admin::inspection;
+use crate::engine::part::Part;
 use crate::engine::pass::Pass;
 use crate::engine::unreleased::Unreleased;
 use crate::grant::hold::Hold;
@@ -313,10 +314,25 @@ impl Acquisition {
         self.under_way = stage;
     }
 
-    /// Drops the claims of the stage, and so releases them. The floors of the first ones stay.
+    /// Drops the claims of the stage, and so releases them.
     pub(super) fn drop_claims(&mut self) {
-        for claims in self.claims.drain(..) {
-            for (spec, part) in self.under_way.specs.iter().zip(&claims.parts) {
+        let dropped = std::mem::take(&mut self.claims);
+        self.keep_floors(dropped.iter().flat_map(|it| &it.parts));
+    }
+
+    /// The claims that hold so far.
+    fn held_parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+        let parts = self.held.iter().flat_map(Hold::parts_and_engines);
+        parts.map(|(part, _)| part)
+    }
+
+    /// Keeps the floors of the first claims of the acquisition. A later claim of the same owner may be granted beside one of these that is not
+    /// released yet; then it has that one's token, which this client has seen.
+    fn keep_floors<'a>(&self, parts: impl Iterator<Item = &'a Arc<Part>>) {
+        for part in parts {
+            let stages = self.stages.iter().chain([&self.under_way]);
+            let specs = stages.flat_map(|stage| &stage.specs);
+            for spec in specs.filter(|spec| spec.asked_by(part)) {
                 if let Some(floor) = part.floor.get() {
                     spec.floor.set(floor);
                 }
@@ -326,8 +342,12 @@ impl Acquisition {
 
     /// Joins everything that is held into one hold.
     fn complete(&mut self) -> Result<Hold> {
+        let several = self.held.len() > 1 || self.stages[0].is_of_several();
+        if several {
+            // One of them may have been lost, and then all are asked for again.
+            self.keep_floors(self.held_parts());
+        }
         let mut held = std::mem::take(&mut self.held);
-        let several = held.len() > 1 || self.stages[0].is_of_several();
         for (part, _) in held.iter().flat_map(Hold::parts_and_engines) {
             part.change(|claim| claim.renew_until(None));
         }
@@ -355,6 +375,7 @@ impl Acquisition {
     /// Gives up everything, in the background.
     fn let_go(&mut self) {
         self.drop_claims();
+        self.keep_floors(self.held_parts());
         while let Some(last) = self.held.pop() {
             drop(last);
         }

@@ -16,7 +16,7 @@ use crate::acquire::options::Options;
 use crate::acquire::plan::{Plan, Target};
 use crate::claim::Verdict;
 use crate::engine::Engine;
-use crate::engine::part::Floor;
+use crate::engine::part::{Floor, Part};
 use crate::engine::pass::Pass;
 use crate::engine::requester::Failed;
 use crate::engine::settings::{SHORTEST, check_time};
@@ -430,6 +430,12 @@ pub(super) enum Read {
 }
 
 impl PartSpec {
+    /// Whether this claim was made for it.
+    pub(super) fn asked_by(&self, part: &Part) -> bool {
+        let same_server = Arc::ptr_eq(&self.engine.requester, &part.requester);
+        same_server && self.protocol.name() == part.protocol.name()
+    }
+
     fn new(
         target: &Target,
         shared: Option<Owner>,
