@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::{Client, FairLock, LeaseState, LossReason, MultiLock, Mutex};
+use lockkeeper::{Client, FairLock, LeaseState, LossReason, MultiLock, Mutex, ReentrantLock};
 use lockkeeper_lua::{Status, lock};
 use lockkeeper_memory::MemoryStore;
 use lockkeeper_testkit::faulty::Fate;
@@ -189,6 +189,33 @@ async fn a_second_claim_of_an_acquisition_is_not_granted_below_a_token_that_was_
     let guard = FairLock::new(&other, "name").acquire().await.unwrap();
     assert!(guard.fencing_token().get() > seen);
     guard.release().await.unwrap();
+}
+
+/// What an acquisition of several locks has lost may still stand on the server when it starts again, for the same owner.
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_that_starts_again_may_have_the_token_of_what_it_has_lost() {
+    let server = MemoryStore::new();
+    let (one, store) = faulty(&server, TTL).unwrap();
+    let other = client(&server);
+    let held = Mutex::new(&other, "b").acquire().await.unwrap();
+    let (a, b) = (ReentrantLock::new(&one, "a"), Mutex::new(&one, "b"));
+    let both = MultiLock::new([a.target(), b.target()]).unwrap();
+    for _ in 0..50 {
+        store.plan(&lock::RENEW, Fate::NotSent);
+    }
+    for script in [&lock::DROP, &lock::RELEASE, &lock::RELEASE] {
+        store.plan(script, Fate::LoseRequest);
+    }
+    let acquiring = tokio::spawn(both.acquire().into_future());
+    tokio::time::sleep(TTL / 2).await;
+    let lost = other.inspect("a").await.unwrap().holders.remove(0);
+    // Its lease is over here, and not yet on the server.
+    tokio::time::sleep(TTL / 2 - Duration::from_millis(30)).await;
+    let shown = other.inspect("a").await.unwrap();
+    assert_eq!(shown.holders.len(), 2, "{lost:?} {shown:?}");
+    assert!(shown.holders.iter().any(|it| it.claim == lost.claim));
+    held.release().await.unwrap();
+    acquiring.await.unwrap().unwrap().release().await.unwrap();
 }
 
 /// Whoever may publish and knows a claim can send what a script sends.
