@@ -58,7 +58,7 @@ pub const ALL: &[Mutant] = mutants! {
     mutex_token_counts_on_however_long_ago_the_counter_was_raised: lock::ACQUIRE, Where::ClockRight(Incident::CounterBehind);
         "redis.call('PTTL', counter) > COUNTER_MEMORY - RAISED and" => "redis.call('PTTL', counter) > 0 and";
     mutex_acquire_overwrites_another_librarys_lock: lock::ACQUIRE, Where::TakenByOthers;
-        "    return value == false, fault\n" => "    return not fault, fault\n";
+        "    return text and table.concat({ ' ', text }) or nil\n" => "    redis.call('DEL', key)\n    return false\n";
     mutex_poll_joins_a_queue: lock::ACQUIRE, Where::TakenByOthers;
         "ARGV[11] ~= 'poll' and ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]))" => "ARGV[11] ~= '0' then\n  return stand(name, share, claim, ARGV[1], tonumber(ARGV[11]) or -1)";
     mutex_poll_leaves_no_sign: lock::ACQUIRE, Where::Small;
